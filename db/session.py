@@ -1,0 +1,53 @@
+"""Engines. Commit only at the edge: `with transaction(engine) as session:` is one request or one step.
+
+On SQLite every transaction is BEGIN IMMEDIATE with a busy timeout, so that a read is never upgraded to a
+write half-way; no child process is waited for inside one.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.orm import Session
+
+_SQLITE_BUSY_SECS = 30
+
+
+def connect(url: str, *, pool_size: int = 10) -> Engine:
+    """An engine for `sqlite:///path` or `postgresql+psycopg://…`."""
+    if url.startswith("sqlite"):
+        engine = create_engine(url, connect_args={"timeout": _SQLITE_BUSY_SECS, "check_same_thread": False})
+        event.listen(engine, "connect", _set_sqlite_pragmas)
+        event.listen(engine, "begin", _begin_immediate)
+        return engine
+    return create_engine(url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True)
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Session]:
+    """One transaction: commits at the end, rolls back on an exception."""
+    with Session(engine, expire_on_commit=False) as session, session.begin():
+        yield session
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Session]:
+    """A transaction that only reads; on SQLite it takes no write lock."""
+    with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            connection = connection.execution_options(sqlite_begin="DEFERRED")
+        with connection.begin(), Session(bind=connection) as session:
+            yield session
+
+
+def _set_sqlite_pragmas(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None
+    for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_immediate(connection: Any) -> None:
+    mode = connection.get_execution_options().get("sqlite_begin", "IMMEDIATE")
+    connection.exec_driver_sql(f"BEGIN {mode}")

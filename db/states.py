@@ -1,0 +1,100 @@
+"""The closed sets of the rows: states, outcomes, purposes. Standard library only, so that workers may use it.
+
+It knows no transition: those stand with the queries that make them.
+"""
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in _ENDED_JOBS
+
+
+_ENDED_JOBS = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
+
+
+class DesiredState(StrEnum):
+    """What the user asked of a job; the API writes it, the tuner service follows it."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+
+
+class TaskState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self not in (TaskState.QUEUED, TaskState.RUNNING)
+
+
+class SearchState(StrEnum):
+    ACTIVE = "active"
+    #: The space has no candidate left that is not known: a success.
+    EXHAUSTED = "exhausted"
+    #: The search cannot go on (its child died again and again, or no reference could be computed).
+    FAILED = "failed"
+
+
+class TrialState(StrEnum):
+    QUEUED = "queued"
+    DISPATCHED = "dispatched"
+    #: It has an Outcome.
+    DONE = "done"
+    #: The farm gave up (`worker_lost`).
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Purpose(StrEnum):
+    """Why a trial is measured. Only `search` is charged to a job's budget."""
+
+    SEARCH = "search"
+    #: The untuned module: the empty trace.
+    BASELINE = "baseline"
+    #: A second measurement, interleaved with the incumbent, before publication.
+    CONFIRM = "confirm"
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    #: Stopped at the cut-off: slower than a multiple of the search's best; a censored label, never a record.
+    CUT_OFF = "cut_off"
+    BUILD_ERROR = "build_error"
+    BUILD_TIMEOUT = "build_timeout"
+    RUN_ERROR = "run_error"
+    RUN_TIMEOUT = "run_timeout"
+    WRONG_OUTPUT = "wrong_output"
+    #: The trace does not replay on the workload.
+    REJECTED = "rejected"
+    #: Given up after several started attempts; written by the tuner service, never by a worker.
+    WORKER_LOST = "worker_lost"
+
+
+class RecordState(StrEnum):
+    PUBLISHED = "published"
+    VERIFIED = "verified"
+    QUARANTINED = "quarantined"
+    REVOKED = "revoked"
+
+
+class WorkerState(StrEnum):
+    """`stale` and `dead` are not stored: they are read from heartbeat_at by database time."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+    LEFT = "left"

@@ -1,0 +1,323 @@
+"""The rows. A row is the truth; a message is a doorbell.
+
+Who writes what: the API writes jobs (insert and intents), tasks, workloads, targets, workers, tokens and
+idempotency keys; the tuner service is the only writer of searches, trials and published records, and of the
+states of jobs and tasks. JSON columns are JSONB on PostgreSQL. Big texts are zlib-compressed bytes.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from db.clock import UtcDateTime, utc_now
+
+#: SQLite only autoincrements INTEGER primary keys.
+BigId = BigInteger().with_variant(Integer(), "sqlite")
+Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+
+class Row(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class TargetRow(Row):
+    """A TVM target in canonical form; never a machine."""
+
+    __tablename__ = "targets"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    #: SHA-256 (hex) of the canonical JSON; names the target's queues.
+    key: Mapped[str] = mapped_column(String(64), unique=True)
+    #: The canonical dict, as checks.target.canonical gives it.
+    canonical: Mapped[dict[str, Any]] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+
+
+class ProfileRow(Row):
+    """A name for a target: `local`, `rocketlake-2c`."""
+
+    __tablename__ = "profiles"
+    name: Mapped[str] = mapped_column(String(120), primary_key=True)
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+
+
+class WorkloadRow(Row):
+    """An IRModule with one PrimFunc in canonical form. The hash is an index, structural equality decides."""
+
+    __tablename__ = "workloads"
+    __table_args__ = (UniqueConstraint("tvm_version", "shash", "ordinal"),)
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    tvm_version: Mapped[str] = mapped_column(String(40))
+    #: Structural hash, 16 lower-case hex digits.
+    shash: Mapped[str] = mapped_column(String(16))
+    #: 0, or more where another workload has the same hash but is not structurally equal.
+    ordinal: Mapped[int] = mapped_column(Integer, default=0)
+    #: zlib of the canonical module's JSON text.
+    module_z: Mapped[bytes] = mapped_column(LargeBinary)
+    #: SHA-256 (hex) of the canonical module's JSON text.
+    module_sha256: Mapped[str] = mapped_column(String(64))
+    flops: Mapped[float] = mapped_column(Float)
+    #: [{"shape": [..], "dtype": "float32"}, ..] by parameter.
+    args: Mapped[list[dict[str, Any]]] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+
+
+class JobRow(Row):
+    """A user's request: tasks + trial budget + priority + owner."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index("ix_jobs_created", "created_at", "id"),
+        Index("ix_jobs_state", "state", "priority"),
+    )
+    #: `job-` and 16 base32 characters.
+    id: Mapped[str] = mapped_column(String(24), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    #: The name of the token that submitted it.
+    owner: Mapped[str] = mapped_column(String(120))
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    #: The target as the user named it, for show.
+    target_name: Mapped[str] = mapped_column(String(200))
+    state: Mapped[str] = mapped_column(String(16), default="queued")
+    desired_state: Mapped[str] = mapped_column(String(16), default="running")
+    priority: Mapped[int] = mapped_column(Integer, default=0)
+    max_trials: Mapped[int] = mapped_column(Integer)
+    max_trials_per_task: Mapped[int | None] = mapped_column(Integer)
+    #: Search trials charged to this job so far; never above max_trials.
+    trials_reserved: Mapped[int] = mapped_column(Integer, default=0)
+    strategy: Mapped[str] = mapped_column(String(40))
+    seed: Mapped[int] = mapped_column(BigInteger, default=0)
+    #: Options as validated: measure policy, batch size, isolation key, search settings.
+    options: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+    warnings: Mapped[list[dict[str, Any]]] = mapped_column(Json, default=list)
+    error: Mapped[str | None] = mapped_column(Text)
+    #: Grows with every change that a watcher should see; the id of server-sent events.
+    revision: Mapped[int] = mapped_column(BigInteger, default=1)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class SearchRow(Row):
+    """What is leased and what tunes; tasks of several jobs attach to it."""
+
+    __tablename__ = "searches"
+    __table_args__ = (Index("ix_searches_state", "state", "lease_expires_at"),)
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    #: SHA-256 (hex) of (workload, target, TVM version, space hash, strategy, seed, policy hash, search
+    #: options, isolation key) as JSON: what makes two tasks share one search.
+    key: Mapped[str] = mapped_column(String(64), unique=True)
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    tvm_version: Mapped[str] = mapped_column(String(40))
+    #: None for the default post-order-apply space, else {"traces", "postprocs", "mutators"}.
+    space: Mapped[dict[str, Any] | None] = mapped_column(Json)
+    space_hash: Mapped[str] = mapped_column(String(64))
+    strategy: Mapped[str] = mapped_column(String(40))
+    seed: Mapped[int] = mapped_column(BigInteger)
+    #: MeasurePolicy as JSON (workers/messages.py).
+    policy: Mapped[dict[str, Any]] = mapped_column(Json)
+    policy_hash: Mapped[str] = mapped_column(String(64))
+    #: Search settings: batch_size, population_size, … (tuner/search).
+    options: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+    isolation_key: Mapped[str] = mapped_column(String(120), default="")
+    state: Mapped[str] = mapped_column(String(16), default="active")
+    error: Mapped[str | None] = mapped_column(Text)
+    #: Rounds asked for so far; round r sees exactly the results of the rounds up to r - 2.
+    rounds: Mapped[int] = mapped_column(Integer, default=0)
+    #: Deaths of the search child since the last round that succeeded.
+    crashes: Mapped[int] = mapped_column(Integer, default=0)
+    #: Latency of the untuned module, and of the best measured (not yet published) trial, in seconds.
+    untuned_latency_secs: Mapped[float | None] = mapped_column(Float)
+    best_latency_secs: Mapped[float | None] = mapped_column(Float)
+    best_trial_id: Mapped[int | None] = mapped_column(BigInteger)
+    #: Seconds spent by stage: {"search": .., "replay": .., "build": .., "check": .., "measure": ..}.
+    stage_secs: Mapped[dict[str, float]] = mapped_column(Json, default=dict)
+    lease_owner: Mapped[str | None] = mapped_column(String(120))
+    lease_epoch: Mapped[int] = mapped_column(BigInteger, default=0)
+    lease_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+
+
+class TaskRow(Row):
+    """A job's row: (workload, target, weight, name), as TVM's ExtractedTask; attached to a search."""
+
+    __tablename__ = "tasks"
+    __table_args__ = (
+        UniqueConstraint("job_id", "ordinal"),
+        Index("ix_tasks_search", "search_id", "state"),
+    )
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    ordinal: Mapped[int] = mapped_column(Integer)
+    #: The GlobalVar's name in the submitted module.
+    name: Mapped[str] = mapped_column(String(300))
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))
+    weight: Mapped[float] = mapped_column(Float, default=1.0)
+    state: Mapped[str] = mapped_column(String(16), default="queued")
+    error: Mapped[str | None] = mapped_column(Text)
+    #: Search trials charged to this task so far.
+    trials_reserved: Mapped[int] = mapped_column(Integer, default=0)
+    #: True where the task ended because its space has nothing left.
+    exhausted: Mapped[bool] = mapped_column(default=False)
+    #: The record that was current when the task ended.
+    record_id: Mapped[int | None] = mapped_column(BigInteger)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class TrialRow(Row):
+    """A candidate accepted for measuring: the state-machine row. Only the tuner service writes it.
+
+    Outcomes are recorded by compare-and-set on (id, attempt, state = dispatched).
+    """
+
+    __tablename__ = "trials"
+    __table_args__ = (
+        UniqueConstraint("search_id", "purpose", "trace_hash"),
+        Index("ix_trials_search_state", "search_id", "state"),
+        Index("ix_trials_job_state", "job_id", "state"),
+        Index("ix_trials_task", "task_id", "id"),
+        Index("ix_trials_open", "state", "deadline_at", postgresql_where=text("state = 'dispatched'")),
+        Index("ix_trials_program", "search_id", "program_hash"),
+    )
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))
+    #: Charged to this job and task.
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    task_id: Mapped[int] = mapped_column(ForeignKey("tasks.id", ondelete="CASCADE"))
+    purpose: Mapped[str] = mapped_column(String(16), default="search")
+    state: Mapped[str] = mapped_column(String(16), default="queued")
+    round: Mapped[int] = mapped_column(Integer, default=0)
+    #: SHA-256 (hex) of the trace's canonical JSON text.
+    trace_hash: Mapped[str] = mapped_column(String(64))
+    #: zlib of the trace's JSON text.
+    trace_z: Mapped[bytes | None] = mapped_column(LargeBinary)
+    #: Structural hash (16 hex) of the module after postprocs.
+    program_hash: Mapped[str | None] = mapped_column(String(16))
+    #: Feature rows of the candidate, as tuner.features packs them.
+    features_z: Mapped[bytes | None] = mapped_column(LargeBinary)
+    #: The cost model's score when it was suggested; None at random start.
+    predicted_score: Mapped[float | None] = mapped_column(Float)
+    #: Deliveries so far; fences outcomes.
+    attempt: Mapped[int] = mapped_column(Integer, default=0)
+    #: Deliveries that a worker reported started.
+    started_attempts: Mapped[int] = mapped_column(Integer, default=0)
+    chunk_id: Mapped[str | None] = mapped_column(String(32))
+    dispatched_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    deadline_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    outcome: Mapped[str | None] = mapped_column(String(16))
+    #: One float (seconds) per repeat; None where nothing was measured.
+    run_secs: Mapped[list[float] | None] = mapped_column(Json)
+    #: Median of run_secs.
+    latency_secs: Mapped[float | None] = mapped_column(Float)
+    #: Of the incumbent, where purpose is confirm.
+    incumbent_run_secs: Mapped[list[float] | None] = mapped_column(Json)
+    incumbent_record_id: Mapped[int | None] = mapped_column(BigInteger)
+    error: Mapped[str | None] = mapped_column(Text)
+    stage_secs: Mapped[dict[str, float] | None] = mapped_column(Json)
+    worker_id: Mapped[str | None] = mapped_column(String(40))
+    device_class: Mapped[str | None] = mapped_column(String(200))
+    tvm_version: Mapped[str | None] = mapped_column(String(40))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+    done_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class RecordRow(Row):
+    """A TuningRecord. The newest published row of a (workload, target, TVM version) is the current one."""
+
+    __tablename__ = "records"
+    __table_args__ = (
+        Index("ix_records_lookup", "workload_id", "target_id", "tvm_version", "state", "id"),
+    )
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    tvm_version: Mapped[str] = mapped_column(String(40))
+    state: Mapped[str] = mapped_column(String(16), default="published")
+    trace_z: Mapped[bytes] = mapped_column(LargeBinary)
+    trace_hash: Mapped[str] = mapped_column(String(64))
+    #: Of the confirmation, one float (seconds) per repeat.
+    run_secs: Mapped[list[float]] = mapped_column(Json)
+    latency_secs: Mapped[float] = mapped_column(Float)
+    #: The search trial that found it, and the confirm trial that confirmed it.
+    trial_id: Mapped[int | None] = mapped_column(BigInteger)
+    confirm_trial_id: Mapped[int | None] = mapped_column(BigInteger, unique=True)
+    policy: Mapped[dict[str, Any]] = mapped_column(Json)
+    device_class: Mapped[str] = mapped_column(String(200))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+
+
+class WorkerRow(Row):
+    """A worker process; one per device. It writes nothing itself: the API writes what it says of itself."""
+
+    __tablename__ = "workers"
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    #: host:device; a new process of the same name replaces the old one.
+    name: Mapped[str] = mapped_column(String(200), index=True)
+    host: Mapped[str] = mapped_column(String(200))
+    device: Mapped[str] = mapped_column(String(120))
+    device_class: Mapped[str] = mapped_column(String(200))
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    role: Mapped[str] = mapped_column(String(16), default="both")
+    state: Mapped[str] = mapped_column(String(16), default="running")
+    desired_state: Mapped[str] = mapped_column(String(16), default="running")
+    cores: Mapped[int] = mapped_column(Integer)
+    memory_bytes: Mapped[int] = mapped_column(BigInteger)
+    tvm_version: Mapped[str] = mapped_column(String(40))
+    #: CPU model, driver, self-test noise: facts for people.
+    facts: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+    #: [[trial_id, attempt], ..] that it holds, by its last heartbeat.
+    holding: Mapped[list[list[int]]] = mapped_column(Json, default=list)
+    stage_secs: Mapped[dict[str, float]] = mapped_column(Json, default=dict)
+    started_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+    heartbeat_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+
+
+class TokenRow(Row):
+    """A bearer token, hashed at rest."""
+
+    __tablename__ = "tokens"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    name: Mapped[str] = mapped_column(String(120), unique=True)
+    #: SHA-256 (hex) of the token; tokens are 256 bits of randomness, so no salt is needed.
+    token_sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    scopes: Mapped[list[str]] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+    expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class IdempotencyKeyRow(Row):
+    """(token, key) → job, committed with the job, kept 24 h."""
+
+    __tablename__ = "idempotency_keys"
+    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    body_sha256: Mapped[str] = mapped_column(String(64))
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())

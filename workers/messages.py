@@ -1,0 +1,201 @@
+"""What travels between the tuner service and the workers: versioned, frozen, JSON only.
+
+A message is a doorbell: it may be lost or doubled at any time. It carries durations, never clock times.
+Big texts (modules, traces) travel as base64 of zlib. An unknown version is refused with MessageError.
+"""
+
+import base64
+import binascii
+import dataclasses
+import zlib
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from db.states import Outcome, Purpose
+
+_M = TypeVar("_M")
+
+VERSION = 1
+#: No packed text may grow beyond this when unpacked (a module is 19-37 KB, a trace 2-4 KB).
+MAX_TEXT_BYTES = 16 << 20
+
+
+class MessageError(ValueError):
+    """A message could not be read: {0}."""
+
+
+def pack_text(text: str) -> str:
+    """Base64 of zlib of UTF-8."""
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+
+
+def unpack_text(packed: str, *, max_bytes: int = MAX_TEXT_BYTES) -> str:
+    try:
+        inflater = zlib.decompressobj()
+        data = inflater.decompress(base64.b64decode(packed, validate=True), max_bytes)
+        if inflater.unconsumed_tail:
+            raise MessageError(f"a packed text is larger than {max_bytes} bytes")
+        return data.decode()
+    except (binascii.Error, zlib.error, UnicodeDecodeError) as error:
+        raise MessageError(f"a packed text does not unpack: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurePolicy:
+    """How candidates are built and timed; stored with each number it produced.
+
+    Names as in TVM MetaSchedule's EvaluatorConfig where they mean the same.
+    """
+
+    #: Calls per repeat at least; run_secs holds the mean of each repeat.
+    number: int = 1
+    #: Repeats at least and at most; between them it stops when the standard error is small.
+    min_repeat: int = 3
+    max_repeat: int = 20
+    #: A repeat lasts at least so long (number grows).
+    min_repeat_ms: float = 2.0
+    #: Repeats stop when the relative standard error of the mean is below this.
+    target_relative_error: float = 0.02
+    #: A cold probe slower than this multiple of the search's best ends the trial (cut_off).
+    cut_off_ratio: float = 6.0
+    build_timeout_secs: float = 10.0
+    run_timeout_secs: float = 10.0
+    memory_limit_bytes: int = 2 << 30
+    flush_cache: bool = False
+    #: Seed of the input generator, with the workload's hash.
+    input_seed: int = 0
+    #: Integer inputs are drawn from [low, high).
+    integer_low: int = 0
+    integer_high: int = 8
+    #: Fresh processes for each side of a confirmation.
+    confirm_processes: int = 3
+
+    @classmethod
+    def from_json(cls, obj: dict[str, Any]) -> Self:
+        return _from_json(cls, obj)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOrder:
+    """One trial of a chunk."""
+
+    trial_id: int
+    attempt: int
+    purpose: Purpose
+    #: Packed trace JSON; the empty trace for a baseline.
+    trace: str
+    #: Packed trace JSON of the incumbent, for a confirmation against a record.
+    incumbent_trace: str | None = None
+
+    @classmethod
+    def from_json(cls, obj: dict[str, Any]) -> Self:
+        return _from_json(cls, obj)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureChunk:
+    """Trials of one search for one device: the argument of the step `tilefarm.measure`."""
+
+    chunk_id: str
+    search_id: int
+    #: Canonical target dict.
+    target: dict[str, Any]
+    #: Packed canonical module JSON, and the SHA-256 (hex) of its text.
+    module: str
+    module_sha256: str
+    policy: MeasurePolicy
+    trials: tuple[TrialOrder, ...]
+    #: Best latency of the search so far, seconds; None while nothing is known: no cut-off.
+    best_latency_secs: float | None = None
+    version: int = VERSION
+
+    def as_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, obj: dict[str, Any]) -> Self:
+        _check_version(obj)
+        fields = dict(obj)
+        try:
+            fields["policy"] = MeasurePolicy.from_json(fields["policy"])
+            fields["trials"] = tuple(TrialOrder.from_json(trial) for trial in fields["trials"])
+        except KeyError as error:
+            raise MessageError(f"MeasureChunk lacks {error}") from error
+        return _from_json(cls, fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialStarted:
+    """A worker began this attempt. Sent on the `results` queue as {"kind": "started", ..}."""
+
+    trial_id: int
+    attempt: int
+    worker_id: str
+    version: int = VERSION
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": "started", **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, obj: dict[str, Any]) -> Self:
+        _check_version(obj)
+        return _from_json(cls, {k: v for k, v in obj.items() if k != "kind"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOutcome:
+    """What became of an attempt. Sent on the `results` queue as {"kind": "outcome", ..}."""
+
+    trial_id: int
+    attempt: int
+    worker_id: str
+    outcome: Outcome
+    #: One float (seconds) per repeat where something was measured (ok, cut_off), else None.
+    run_secs: tuple[float, ...] | None = None
+    #: Of the incumbent, where the order named one.
+    incumbent_run_secs: tuple[float, ...] | None = None
+    #: At most 4,000 characters.
+    error: str | None = None
+    #: Seconds by stage: replay, build, load, check, measure, wait.
+    stage_secs: dict[str, float] = dataclasses.field(default_factory=dict)
+    device_class: str = ""
+    tvm_version: str = ""
+    version: int = VERSION
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": "outcome", **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, obj: dict[str, Any]) -> Self:
+        _check_version(obj)
+        return _from_json(cls, {k: v for k, v in obj.items() if k != "kind"})
+
+
+def result_from_json(obj: dict[str, Any]) -> TrialStarted | TrialOutcome:
+    """A message of the `results` queue."""
+    kinds: dict[Any, type[TrialStarted | TrialOutcome]] = {"started": TrialStarted, "outcome": TrialOutcome}
+    kind = kinds.get(obj.get("kind"))
+    if kind is None:
+        raise MessageError(f"unknown kind of result {obj.get('kind')!r}")
+    return kind.from_json(obj)
+
+
+def _check_version(obj: dict[str, Any]) -> None:
+    if obj.get("version") != VERSION:
+        raise MessageError(f"message version {obj.get('version')!r} is not {VERSION}")
+
+
+def _from_json(cls: type[_M], obj: dict[str, Any]) -> _M:
+    """Build a message from its fields; an unknown or missing field is a MessageError, enums are restored."""
+    fields = dict(obj)
+    try:
+        if "outcome" in fields:
+            fields["outcome"] = Outcome(fields["outcome"])
+        if "purpose" in fields:
+            fields["purpose"] = Purpose(fields["purpose"])
+        for name in ("run_secs", "incumbent_run_secs"):
+            if fields.get(name) is not None:
+                fields[name] = tuple(float(secs) for secs in fields[name])
+        return cls(**fields)
+    except (TypeError, ValueError) as error:
+        raise MessageError(f"{cls.__name__} does not read: {error}") from error
