@@ -251,9 +251,7 @@ class RecordRow(Row):
     """A TuningRecord. The newest published row of a (workload, target, TVM version) is the current one."""
 
     __tablename__ = "records"
-    __table_args__ = (
-        Index("ix_records_lookup", "workload_id", "target_id", "tvm_version", "state", "id"),
-    )
+    __table_args__ = (Index("ix_records_lookup", "workload_id", "target_id", "tvm_version", "state", "id"),)
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))

@@ -1,0 +1,53 @@
+# Everything a person runs. Each target sets up what it needs: Python 3.11, git and make are enough.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test test-fast lint format bench clean constraints
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make the virtual environment (other targets do it by themselves)
+
+$(STAMP): pyproject.toml client/pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "tilefarm needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --editable ./client --editable '.[dev]'
+	@touch $(STAMP)
+
+demo: setup ## Tune mm_relu on this machine, end to end, and compare it with numpy (under two minutes)
+	$(BIN)/python -m examples.demo
+
+up: setup ## Run the whole service on this machine until Ctrl-C
+	@$(BIN)/tilefarm-server up
+
+lint: setup ## ruff, mypy (strict) and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy client/src/tilefarm
+	$(BIN)/lint-imports
+
+format: setup ## Format and fix what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: setup ## Every test, on SQLite, PostgreSQL and Valkey started from wheels
+	$(BIN)/pytest
+
+test-fast: setup ## The tests that start no service
+	$(BIN)/pytest -m 'not system'
+
+bench: setup ## Evolution against random search, and where the seconds of a job go
+	$(BIN)/python -m bench
+
+constraints: ## Freeze the versions of the current virtual environment into constraints.txt
+	$(BIN)/python -m pip freeze --exclude-editable | sed '/ @ /d' > constraints.txt
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
