@@ -36,9 +36,8 @@ def transaction(engine: Engine) -> Iterator[Session]:
 def reading(engine: Engine) -> Iterator[Session]:
     """A transaction that only reads; on SQLite it takes no write lock."""
     with engine.connect() as connection:
-        if engine.dialect.name == "sqlite":
-            connection = connection.execution_options(sqlite_begin="DEFERRED")
-        with connection.begin(), Session(bind=connection) as session:
+        reader = connection.execution_options(sqlite_begin="DEFERRED")
+        with reader.begin(), Session(bind=reader) as session:
             yield session
 
 
