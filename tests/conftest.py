@@ -1,0 +1,96 @@
+"""Fixtures that every room's tests share: a fresh database on both engines, and a broker."""
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, make_url, text
+
+from db.session import connect
+from db.tables import Row
+from tests.servers import run_postgres, run_valkey
+
+
+@pytest.fixture(scope="session")
+def valkey_url() -> Iterator[str]:
+    """The broker URL of a real Valkey server."""
+    with run_valkey() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The URL of a real PostgreSQL server's `postgres` database."""
+    with run_postgres() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    engine = connect(f"sqlite:///{path}")
+    Row.metadata.create_all(engine)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("COMMIT")
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.exec_driver_sql("BEGIN")
+    engine.dispose()
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_url: str) -> str:
+    _admin(postgres_url, "CREATE DATABASE tilefarm_template")
+    engine = connect(_database(postgres_url, "tilefarm_template"))
+    Row.metadata.create_all(engine)
+    engine.dispose()
+    return postgres_url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a fresh database with all tables; each test runs on SQLite and on PostgreSQL."""
+    if request.param == "sqlite":
+        path = tmp_path / "tilefarm.db"
+        shutil.copy(request.getfixturevalue("sqlite_template"), path)
+        yield f"sqlite:///{path}"
+        return
+    server = request.getfixturevalue("postgres_template")
+    name = f"t_{uuid.uuid4().hex}"
+    _admin(server, f"CREATE DATABASE {name} TEMPLATE tilefarm_template")
+    yield _database(server, name)
+    _admin(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a fresh database without tables, for migrations."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'tilefarm.db'}"
+        return
+    server = request.getfixturevalue("postgres_url")
+    name = f"e_{uuid.uuid4().hex}"
+    _admin(server, f"CREATE DATABASE {name}")
+    yield _database(server, name)
+    _admin(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """An engine on a fresh database with all tables."""
+    engine = connect(database_url)
+    yield engine
+    engine.dispose()
+
+
+def _database(url: str, name: str) -> str:
+    return make_url(url).set(database=name).render_as_string(hide_password=False)
+
+
+def _admin(url: str, statement: str) -> None:
+    engine = connect(url)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(statement))
+    engine.dispose()
