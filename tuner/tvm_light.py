@@ -1,0 +1,54 @@
+"""Loading TVM without its slow half: `tvm.s_tir.tensor_intrin` parses every device's intrinsics (seconds).
+
+A stub package takes that module's place, so that only the submodule of the target at hand is parsed: `.x86`
+for llvm (0.1 s), `.cuda` for cuda (4 s). This module decides nothing else and must be the first to import
+tvm in a process; where the whole package was imported before, it stays.
+"""
+
+import sys
+import threading
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tuner.errors import UnknownTargetError
+
+_PACKAGE = "tvm.s_tir.tensor_intrin"
+#: Target kind -> submodules whose intrinsics its default rules name.
+_INTRINSICS = {"llvm": ("x86",), "cuda": ("cuda",)}
+_lock = threading.RLock()
+
+
+def load_tvm(kind: str = "llvm") -> Any:
+    """The `tvm` module, this target kind's tensor intrinsics registered; idempotent, from any thread.
+
+    Raises UnknownTargetError for a kind that the farm does not serve.
+    """
+    if kind not in _INTRINSICS:
+        raise UnknownTargetError(
+            f"target kind {kind!r} is not one of {sorted(_INTRINSICS)}", code="unknown_target"
+        )
+    with _lock:
+        return _load(kind)
+
+
+@cache
+def tvm_version() -> str:
+    """As TVM itself tells it; part of every record's key."""
+    return str(load_tvm().__version__)
+
+
+@cache
+def _load(kind: str) -> ModuleType:
+    tvm = import_module("tvm")
+    s_tir = import_module("tvm.s_tir")
+    if _PACKAGE not in sys.modules:
+        stub = ModuleType(_PACKAGE, "Stands for the package; submodules are imported singly.")
+        stub.__path__ = [str(Path(s_tir.__path__[0]) / "tensor_intrin")]
+        sys.modules[_PACKAGE] = stub
+        s_tir.tensor_intrin = stub  # type: ignore[attr-defined]  # import binds a submodule to its parent so
+    for name in _INTRINSICS[kind]:
+        import_module(f"{_PACKAGE}.{name}")
+    return tvm
