@@ -1,4 +1,4 @@
-"""Real servers for the tests, started from PyPI wheels: PostgreSQL and Valkey, on Unix sockets of their own."""
+"""Real servers for the tests, started from PyPI wheels: PostgreSQL and Valkey, each on a Unix socket."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ import psycopg
 import redis
 
 from services.server import valkey
-from services.server.deathsig import die_with_parent
+from services.server.deathsig import DIE_WITH_PARENT
 
 _START_SECS = 30.0
 
@@ -34,7 +34,7 @@ def run_valkey() -> Iterator[str]:
     """A Valkey server; yields its broker URL."""
     with short_dir() as home:
         socket = home / "valkey.sock"
-        with _running(valkey.command(socket), home / "log"):
+        with _running([*DIE_WITH_PARENT, *valkey.command(socket)], home / "log"):
             _wait_for(lambda: redis.Redis(unix_socket_path=str(socket)).ping(), redis.ConnectionError)
             yield valkey.url(socket)
 
@@ -48,7 +48,8 @@ def run_postgres() -> Iterator[str]:
         initdb = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "--no-sync"]
         subprocess.run([*_not_root(), *initdb, "-E", "UTF8", "--locale=C"], check=True, capture_output=True)
         options = ["-k", str(home), "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200"]
-        with _running([*_not_root(), str(binaries / "postgres"), "-D", str(data), *options], home / "log"):
+        server = [*_not_root(), *DIE_WITH_PARENT, str(binaries / "postgres"), "-D", str(data), *options]
+        with _running(server, home / "log"):
             dsn = f"host={home} user=postgres dbname=postgres"
             _wait_for(lambda: psycopg.connect(dsn).close(), psycopg.OperationalError)
             yield f"postgresql+psycopg://postgres@/postgres?host={home}"
@@ -72,7 +73,7 @@ def _not_root() -> list[str]:
 @contextmanager
 def _running(command: list[str], log: Path) -> Iterator[None]:
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, preexec_fn=die_with_parent)
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         yield
     finally:

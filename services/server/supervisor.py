@@ -1,7 +1,7 @@
 """Runs several processes under one: starts them in order, restarts what dies, ends them in reverse order.
 
-A process that dies is started again after a short, growing pause; everything it knew is in rows. All of them
-carry PDEATHSIG, so that not even SIGKILL of the supervisor leaves an orphan. It knows nothing of what they do.
+A process that dies is started again after a short, growing pause; what it knew is in rows. All of them carry
+PDEATHSIG, so that not even SIGKILL of the supervisor leaves an orphan. It knows nothing of what they do.
 """
 
 import asyncio
@@ -11,10 +11,11 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import structlog
 
-from services.server.deathsig import die_with_parent
+from services.server.deathsig import DIE_WITH_PARENT
 
 _log = structlog.get_logger()
 
@@ -52,7 +53,7 @@ class Supervisor:
         self._watchers: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
-    async def __aenter__(self) -> "Supervisor":
+    async def __aenter__(self) -> Self:
         try:
             for part in self._parts:
                 await self._bring_up(part)
@@ -99,13 +100,13 @@ class Supervisor:
         with contextlib.ExitStack() as stack:
             output = stack.enter_context(part.log.open("ab")) if part.log is not None else None
             process = await asyncio.create_subprocess_exec(
+                *DIE_WITH_PARENT,
                 *part.command,
                 env={**os.environ, **part.env},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
             )
         self._processes[part.name] = process
         _log.info("part_started", part=part.name, pid=process.pid)

@@ -17,6 +17,12 @@ def _insert_token(engine: Engine, *, expires_at: object) -> None:
         )
 
 
+def _rename_and_fail(engine: Engine) -> None:
+    with transaction(engine) as session:
+        session.execute(update(TokenRow).values(name="changed"))
+        raise RuntimeError
+
+
 def test_now_comes_back_aware_and_close_to_this_hosts_clock(engine: Engine) -> None:
     with reading(engine) as session:
         now = session.scalar(select(utc_now()))
@@ -56,8 +62,7 @@ def test_a_naive_time_is_refused() -> None:
 
 def test_a_transaction_that_raises_leaves_nothing(engine: Engine) -> None:
     _insert_token(engine, expires_at=None)
-    with pytest.raises(RuntimeError), transaction(engine) as session:
-        session.execute(update(TokenRow).values(name="changed"))
-        raise RuntimeError
+    with pytest.raises(RuntimeError):
+        _rename_and_fail(engine)
     with reading(engine) as session:
         assert session.scalar(select(TokenRow.name)) == "t"

@@ -1,0 +1,157 @@
+"""`tilefarm-server`: one command for every role, for the database and for tokens. It only parses and starts."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+DEFAULT_PORT = 8765
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    code: int = arguments.run(arguments)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tilefarm-server",
+        description="The tilefarm auto-tuning service. Roles read their settings from TILEFARM_* variables.",
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_up(commands)
+    for role, text in (("api", "REST, lookups, events"), ("tuner", "searches, dispatch, records")):
+        command = commands.add_parser(role, help=f"run one process of the role: {text}")
+        command.set_defaults(run=_RUN[role])
+    _add_worker(commands)
+    _add_db(commands)
+    _add_token(commands)
+    return parser
+
+
+def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    up = commands.add_parser("up", help="run everything on this machine until Ctrl-C (embedded mode)")
+    up.add_argument("--data-dir", type=Path, default=None, help="database, token and logs")
+    up.add_argument("--host", default="127.0.0.1")
+    up.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one")
+    up.add_argument("--ready-json", action="store_true", help="print one JSON line when ready, for programs")
+    up.set_defaults(run=_up)
+
+
+def _add_worker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    worker = commands.add_parser("worker", help="measure candidates on a device of this host")
+    worker.add_argument("--join", metavar="URL", help="the service's URL (TILEFARM_URL)")
+    worker.add_argument("--token", help="a token with the scope `worker` (TILEFARM_TOKEN)")
+    worker.set_defaults(run=_worker)
+
+
+def _add_db(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    database = commands.add_parser("db", help="the database's schema")
+    verbs = database.add_subparsers(required=True, metavar="VERB")
+    upgrade = verbs.add_parser("upgrade", help="bring TILEFARM_DATABASE_URL to this version's schema")
+    upgrade.set_defaults(run=_db_upgrade)
+
+
+def _add_token(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    token = commands.add_parser("token", help="bearer tokens")
+    verbs = token.add_subparsers(required=True, metavar="VERB")
+    create = verbs.add_parser("create", help="make a token and print it once")
+    create.add_argument("name")
+    create.add_argument("--scope", action="append", required=True, dest="scopes", help="may be given often")
+    create.add_argument("--days", type=float, default=None, help="expires after so many days; default: never")
+    create.set_defaults(run=_token_create)
+    listing = verbs.add_parser("list", help="names, scopes, expiry; never the tokens")
+    listing.set_defaults(run=_token_list)
+    revoke = verbs.add_parser("revoke", help="make a token useless")
+    revoke.add_argument("name")
+    revoke.set_defaults(run=_token_revoke)
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    from services.server import embedded, settings
+
+    home = embedded.Home(path=(arguments.data_dir or settings.ServerSettings().embedded_dir()).resolve())
+    try:
+        return embedded.run(home, host=arguments.host, port=arguments.port, ready_json=arguments.ready_json)
+    except (embedded.EmbeddedError, embedded.PartFailedError) as error:
+        print(f"tilefarm-server up: {error}", file=sys.stderr)
+        return 1
+
+
+def _api(_arguments: argparse.Namespace) -> int:
+    import uvicorn
+
+    from services.api.app import create_app
+    from services.api.settings import ApiSettings
+
+    settings = ApiSettings()
+    uvicorn.run(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=3,
+    )
+    return 0
+
+
+def _tuner(_arguments: argparse.Namespace) -> int:
+    from services.tuning.main import run
+    from services.tuning.settings import TunerSettings
+
+    run(TunerSettings())
+    return 0
+
+
+def _worker(arguments: argparse.Namespace) -> int:
+    for name, value in (("TILEFARM_URL", arguments.join), ("TILEFARM_TOKEN", arguments.token)):
+        if value:
+            os.environ[name] = value
+    from workers.main import run
+    from workers.settings import WorkerSettings
+
+    return run(WorkerSettings()) or 0
+
+
+def _db_upgrade(_arguments: argparse.Namespace) -> int:
+    from db.migrate import upgrade
+    from services.server.settings import ServerSettings
+
+    upgrade(ServerSettings().require_database_url())
+    print("the database is up to date")
+    return 0
+
+
+def _token_create(arguments: argparse.Namespace) -> int:
+    from services.server import tokens
+    from services.server.settings import ServerSettings
+
+    return tokens.create(
+        ServerSettings().require_database_url(),
+        name=arguments.name,
+        scopes=arguments.scopes,
+        days=arguments.days,
+    )
+
+
+def _token_list(_arguments: argparse.Namespace) -> int:
+    from services.server import tokens
+    from services.server.settings import ServerSettings
+
+    return tokens.list_all(ServerSettings().require_database_url())
+
+
+def _token_revoke(arguments: argparse.Namespace) -> int:
+    from services.server import tokens
+    from services.server.settings import ServerSettings
+
+    return tokens.revoke(ServerSettings().require_database_url(), name=arguments.name)
+
+
+_RUN = {"api": _api, "tuner": _tuner}
+
+if __name__ == "__main__":
+    sys.exit(main())

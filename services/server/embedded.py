@@ -1,0 +1,241 @@
+"""Embedded mode: the whole house on one machine, under one command, without root and without Docker.
+
+The same processes as on a farm: Valkey, API, tuner service and one worker for the local CPU, on SQLite. Its
+data directory holds the database, the token and the logs; started again on it, the service goes on where it was.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from db.migrate import upgrade
+from services.server import tokens, valkey
+from services.server.supervisor import Part, Supervisor
+
+#: The profile under which the local worker's target is found on any machine.
+LOCAL_PROFILE = "local"
+_POLL_SECS = 0.1
+
+
+class EmbeddedError(RuntimeError):
+    """The embedded service cannot start: what, where, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """The data directory of an embedded service."""
+
+    path: Path
+
+    @property
+    def database_url(self) -> str:
+        return f"sqlite:///{self.path / 'tilefarm.db'}"
+
+    @property
+    def token_file(self) -> Path:
+        return self.path / "token"
+
+    @property
+    def connection_file(self) -> Path:
+        return self.path / "connection.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def work(self) -> Path:
+        return self.path / "work"
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Hold the directory's lock: two services on one data directory would time each other's candidates."""
+        for directory in (self.path, self.logs, self.work):
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self.path / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise EmbeddedError(f"another tilefarm service runs on {self.path}") from None
+            yield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+def choose_address(host: str, port: int) -> Address:
+    """A free port where `port` is 0, else that one, or EmbeddedError where it is taken."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise EmbeddedError(f"{host}:{port} cannot be used ({error.strerror}); choose another --port") from error
+        return Address(host=host, port=probe.getsockname()[1])
+
+
+def run(home: Home, *, host: str, port: int, ready_json: bool) -> int:
+    """Run until SIGINT or SIGTERM; returns the exit code."""
+    with home.owned(), _socket_dir() as sockets:
+        address = choose_address(host, port)
+        upgrade(home.database_url)
+        user_token = tokens.ensure_file(home.database_url, home.token_file, name="local", scopes=tokens.ALL_SCOPES)
+        worker_token = tokens.ensure_file(
+            home.database_url, home.path / "worker-token", name="local-worker", scopes=("worker",)
+        )
+        _write_private(home.connection_file, json.dumps({"url": address.url, "token": user_token}))
+        parts = _parts(home, address, sockets / "valkey.sock", user_token=user_token, worker_token=worker_token)
+        return asyncio.run(_supervise(parts, home, address, ready_json=ready_json))
+
+
+def _parts(
+    home: Home, address: Address, broker: Path, *, user_token: str, worker_token: str
+) -> list[Part]:
+    shared = {
+        "TILEFARM_DATABASE_URL": home.database_url,
+        "TILEFARM_BROKER_URL": valkey.url(broker),
+        "TILEFARM_HOST": address.host,
+        "TILEFARM_PORT": str(address.port),
+    }
+    worker = {
+        "TILEFARM_URL": address.url,
+        "TILEFARM_TOKEN": worker_token,
+        "TILEFARM_WORK_DIR": str(home.work),
+        "TILEFARM_PROFILES": LOCAL_PROFILE,
+    }
+    server = [sys.executable, "-m", "services.server.cli"]
+    return [
+        Part(
+            name="valkey",
+            command=valkey.command(broker),
+            log=home.logs / "valkey.log",
+            ready=lambda: _socket_answers(broker),
+        ),
+        Part(
+            name="api",
+            command=[*server, "api"],
+            env=shared,
+            log=home.logs / "api.log",
+            ready=lambda: _answers(f"{address.url}/readyz"),
+        ),
+        Part(name="tuner", command=[*server, "tuner"], env=shared, log=home.logs / "tuner.log"),
+        Part(
+            name="worker",
+            command=[*server, "worker"],
+            env=worker,
+            log=home.logs / "worker.log",
+            ready=lambda: _worker_alive(address, user_token),
+        ),
+    ]
+
+
+async def _supervise(parts: list[Part], home: Home, address: Address, *, ready_json: bool) -> int:
+    supervisor = Supervisor(parts)
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, supervisor.stop)
+    try:
+        async with supervisor:
+            await _announce(home, address, ready_json=ready_json)
+            await supervisor.wait()
+            if not ready_json:
+                print("\nending …", flush=True)
+    except asyncio.CancelledError:
+        return 130
+    return 0
+
+
+async def _announce(home: Home, address: Address, *, ready_json: bool) -> None:
+    token = home.token_file.read_text().strip()
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as client:
+        profile = (await client.get(f"{address.url}/v1/targets/{LOCAL_PROFILE}")).raise_for_status().json()
+    if ready_json:
+        ready = {
+            "event": "ready",
+            "url": address.url,
+            "token_file": str(home.token_file),
+            "profile": LOCAL_PROFILE,
+            "target": profile["canonical"],
+        }
+        print(json.dumps(ready), flush=True)
+        return
+    target = ", ".join(f"{key}={value}" for key, value in profile["canonical"].items())
+    print(f"tilefarm is up    {address.url}   (API reference: {address.url}/docs)")
+    print(f"target profile    {LOCAL_PROFILE}   ({target})")
+    print(f"token             {home.token_file}   (the client and the CLI find it by themselves)")
+    print(f"logs              {home.logs}")
+    print("Ctrl-C ends it; the next start goes on from the same database.", flush=True)
+
+
+async def _socket_answers(path: Path) -> None:
+    while True:
+        try:
+            _reader, writer = await asyncio.open_unix_connection(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            await asyncio.sleep(_POLL_SECS)
+        else:
+            writer.close()
+            return
+
+
+async def _answers(url: str) -> None:
+    async with httpx.AsyncClient(timeout=2.0) as client:
+        while True:
+            try:
+                if (await client.get(url)).is_success:
+                    return
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(_POLL_SECS)
+
+
+async def _worker_alive(address: Address, token: str) -> None:
+    """The local profile exists and a live worker serves it."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(timeout=2.0, headers=headers) as client:
+        while True:
+            try:
+                answer = await client.get(f"{address.url}/v1/targets/{LOCAL_PROFILE}")
+                if answer.is_success and answer.json()["workers_alive"] > 0:
+                    return
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(_POLL_SECS)
+
+
+@contextmanager
+def _socket_dir() -> Iterator[Path]:
+    """A private directory whose path fits a Unix socket's 107 bytes, whatever the data directory's length."""
+    path = Path(tempfile.mkdtemp(prefix="tilefarm-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _write_private(path: Path, content: str) -> None:
+    """Write with mode 0600, atomically."""
+    temporary = path.with_suffix(".new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(content)
+    temporary.replace(path)
