@@ -1,0 +1,109 @@
+"""What the test children run."""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+
+from sandbox.channel import Channel
+
+
+def echo(channel: Channel) -> None:
+    while True:
+        obj, blobs = channel.recv()
+        channel.send({"echo": obj}, *blobs)
+
+
+def facts(channel: Channel) -> None:
+    channel.send(
+        {
+            "env": dict(os.environ),
+            "fds": sorted(int(fd) for fd in os.listdir("/proc/self/fd")),
+            "session": os.getsid(0),
+            "pid": os.getpid(),
+            "cwd": os.getcwd(),
+            "modules": sorted(sys.modules),
+            "scheduler": os.sched_getscheduler(0),
+            "no_new_privs": "NoNewPrivs:\t1" in open("/proc/self/status").read(),
+        }
+    )
+
+
+def segfault(_channel: Channel) -> None:
+    ctypes.string_at(8)
+
+
+def abort(_channel: Channel) -> None:
+    os.write(2, b"terminate called after something\n")
+    os.abort()
+
+
+def illegal_instruction(_channel: Channel) -> None:
+    os.kill(os.getpid(), signal.SIGILL)
+
+
+def hang(_channel: Channel) -> None:
+    time.sleep(3600)
+
+
+def exit_seven(_channel: Channel) -> None:
+    os._exit(7)
+
+
+def silent(_channel: Channel) -> None:
+    pass
+
+
+def allocate(channel: Channel) -> None:
+    obj, _ = channel.recv()
+    channel.send({"bytes": len(bytearray(obj["bytes"]))})
+
+
+def raises(_channel: Channel) -> None:
+    raise ValueError("the shape is wrong")
+
+
+def answers_then_dies(channel: Channel) -> None:
+    channel.send({"error": {"type": "Soft", "message": "lives on"}})
+    channel.send({"last": True}, b"x" * 300_000)
+    os._exit(0)
+
+
+def leaves_grandchild(channel: Channel) -> None:
+    """A grandchild keeps the channel open, in the same group or in a session of its own."""
+    obj, _ = channel.recv()
+    pid = os.fork()
+    if pid == 0:
+        if obj["setsid"]:
+            os.setsid()
+        time.sleep(3600)
+    channel.send({"grandchild": pid})
+
+
+def deep(channel: Channel) -> None:
+    sys.setrecursionlimit(1_000_000)
+
+    def down(levels: int) -> int:
+        # A C frame at each level: sorted calls back into Python.
+        return levels if levels == 0 else sorted([levels], key=lambda level: down(level - 1))[0]
+
+    channel.send({"levels": down(20_000), "main": threading.current_thread() is threading.main_thread()})
+
+
+def spin(_channel: Channel) -> None:
+    while True:
+        pass
+
+
+def huge_frame(channel: Channel) -> None:
+    channel._sock.sendall(b"\xff" * 64)
+    time.sleep(3600)
+
+
+def write_file(channel: Channel) -> None:
+    obj, _ = channel.recv()
+    with open("out", "wb") as file:
+        file.write(b"x" * obj["bytes"])
+    channel.send({"written": obj["bytes"]})
