@@ -1,0 +1,176 @@
+"""A running tilefarm, started by its own command, and what a user can do with it over HTTP."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+_READY_SECS = 90.0
+_ENDED = ("succeeded", "failed", "cancelled")
+
+
+@dataclass
+class Service:
+    """The embedded service as its user sees it."""
+
+    process: subprocess.Popen[str]
+    url: str
+    token: str
+    target: dict[str, Any]
+    data_dir: Path
+
+    @property
+    def http(self) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30.0
+        )
+
+    def submit(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = self.post("/v1/jobs", body)
+        assert answer.status_code == 201, answer.text
+        job: dict[str, Any] = answer.json()
+        return job
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        return self.get(f"/v1/jobs/{job_id}")
+
+    def get(self, path: str, **params: Any) -> dict[str, Any]:
+        with self.http as http:
+            answer = http.get(path, params=params)
+        assert answer.is_success, answer.text
+        view: dict[str, Any] = answer.json()
+        return view
+
+    def post(self, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        with self.http as http:
+            return http.post(path, json=body)
+
+    def wait_job(self, job_id: str, *, timeout_secs: float = 120.0) -> dict[str, Any]:
+        """Until the job has ended; a restarting API is waited for."""
+        return self.wait_for(job_id, lambda job: job["state"] in _ENDED, timeout_secs=timeout_secs)
+
+    def wait_for(
+        self, job_id: str, reached: Callable[[dict[str, Any]], bool], *, timeout_secs: float = 60.0
+    ) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_secs
+        job: dict[str, Any] = {}
+        while time.monotonic() < deadline:
+            with contextlib.suppress(httpx.TransportError):
+                job = self.job(job_id)
+                if reached(job):
+                    return job
+            time.sleep(0.1)
+        raise AssertionError(f"not reached within {timeout_secs} s; the job is now {json.dumps(job)[:3000]}")
+
+    def post_with_key(self, body: dict[str, Any], key: str) -> httpx.Response:
+        with self.http as http:
+            return http.post("/v1/jobs", json=body, headers={"Idempotency-Key": key})
+
+    def trials(self, job_id: str) -> list[dict[str, Any]]:
+        """All trials of a job, page by page."""
+        trials: list[dict[str, Any]] = []
+        params: dict[str, Any] = {"page_size": 200}
+        while True:
+            page = self.get(f"/v1/jobs/{job_id}/trials", **params)
+            trials += page["trials"]
+            if not page.get("next_page_token"):
+                return trials
+            params["page_token"] = page["next_page_token"]
+
+    def part(self, name: str) -> psutil.Process:
+        """The process of a role: api, tuner, worker or valkey."""
+        for child in psutil.Process(self.process.pid).children():
+            words = child.cmdline()
+            if words[-1:] == [name] or any(name in Path(word).name for word in words[:1]):
+                return child
+        raise AssertionError(f"no process of the role {name}")
+
+    def kill(self, name: str) -> None:
+        self.part(name).send_signal(signal.SIGKILL)
+
+    def tree(self) -> list[psutil.Process]:
+        root = psutil.Process(self.process.pid)
+        return [root, *root.children(recursive=True)]
+
+    def log(self, name: str) -> str:
+        return (self.data_dir / "logs" / f"{name}.log").read_text(errors="replace")
+
+
+def accounted(job: dict[str, Any]) -> bool:
+    """`submitted = queued + dispatched + done + failed + cancelled`."""
+    trials = job["trials"]
+    parts = ("queued", "dispatched", "done", "failed", "cancelled")
+    return bool(trials["submitted"] == sum(trials[part] for part in parts))
+
+
+@contextmanager
+def run_service(data_dir: Path, **env: str) -> Iterator[Service]:
+    """`tilefarm-server up` on a free port; ended by SIGTERM, and no process of it left."""
+    command = [sys.executable, "-m", "services.server.cli", "up", "--port", "0", "--ready-json"]
+    with (data_dir.parent / f"{data_dir.name}.err").open("a+") as errors:
+        process = subprocess.Popen(
+            [*command, "--data-dir", str(data_dir)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **env},
+        )
+        tree: list[psutil.Process] = []
+        try:
+            ready = _read_ready(process, data_dir)
+            service = Service(
+                process=process,
+                url=ready["url"],
+                token=Path(ready["token_file"]).read_text().strip(),
+                target=ready["target"],
+                data_dir=data_dir,
+            )
+            yield service
+            if process.poll() is None:
+                tree = service.tree()
+        finally:
+            _end(process, tree)
+
+
+def _read_ready(process: subprocess.Popen[str], data_dir: Path) -> dict[str, Any]:
+    assert process.stdout is not None
+    deadline = time.monotonic() + _READY_SECS
+    while time.monotonic() < deadline:
+        line = process.stdout.readline()
+        if not line:
+            break
+        if line.startswith("{"):
+            ready: dict[str, Any] = json.loads(line)
+            if ready.get("event") == "ready":
+                return ready
+    logs = {path.name: path.read_text()[-1500:] for path in (data_dir / "logs").glob("*.log")}
+    raise AssertionError(f"the service did not come up: {logs}")
+
+
+def _end(process: subprocess.Popen[str], tree: list[psutil.Process]) -> None:
+    if process.poll() is None:
+        process.terminate()
+    try:
+        code = process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        assert process.stdout is not None
+        process.stdout.close()
+    _gone, alive = psutil.wait_procs(tree, timeout=5)
+    assert not alive, f"orphans: {[(p.pid, p.cmdline()) for p in alive]}"
+    if tree:
+        assert code == 0
