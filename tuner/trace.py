@@ -1,0 +1,68 @@
+"""Traces as canonical JSON text: their hash, their replay, their Python.
+
+A trace comes from a client or from a row; checks.trace has judged it before it is applied here. Nothing is
+measured and no design space is known in this module.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+from tuner.errors import TraceError
+from tuner.tvm_light import load_tvm
+
+#: TVM's own FFI reports a failed check as one of these.
+TVM_ERRORS = (ValueError, TypeError, AttributeError, KeyError, IndexError, RuntimeError)
+
+
+def canonical_text(trace: Any) -> str:
+    """The compact JSON text (sorted keys) of a `tvm.s_tir.Trace`."""
+    from tvm.s_tir.meta_schedule.utils import _json_de_tvm
+
+    return compact(_json_de_tvm(trace.as_json()))
+
+
+def compact(obj: Any) -> str:
+    """Plain JSON in the one form that is hashed and stored."""
+    return json.dumps(obj, sort_keys=True, separators=(",", ":"))
+
+
+def trace_hash(text: str) -> str:
+    """SHA-256 (hex) of a trace's canonical text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def apply_trace(trace: Any, mod: Any, *, rand_state: int = -1) -> Any:
+    """A `tvm.s_tir.Schedule` of `mod` with the trace (JSON text or object) replayed on it, decisions kept.
+
+    Raises TraceError naming the cause where an instruction does not fit.
+    """
+    tvm = load_tvm()
+    obj = _parsed(trace)
+    try:
+        schedule = tvm.s_tir.Schedule(mod, seed=rand_state, debug_mask="none", error_render_level="none")
+        tvm.s_tir.Trace.apply_json_to_schedule(obj, schedule)
+    except TVM_ERRORS as error:
+        raise TraceError(f"the trace does not apply: {brief(error)}") from error
+    return schedule
+
+
+def trace_python(trace: Any, mod: Any) -> tuple[str, str]:
+    """(the trace as Python, the scheduled module as TVMScript)."""
+    schedule = apply_trace(trace, mod)
+    return "\n".join(str(line) for line in schedule.trace.as_python()), str(schedule.mod.script())
+
+
+def brief(error: BaseException, *, max_chars: int = 600) -> str:
+    """The last lines of a TVM error: what stands above them is its C++ stack."""
+    text = str(error).strip() or type(error).__name__
+    return text if len(text) <= max_chars else "..." + text[-max_chars:]
+
+
+def _parsed(trace: Any) -> Any:
+    if not isinstance(trace, str):
+        return trace
+    try:
+        return json.loads(trace)
+    except ValueError as error:
+        raise TraceError(f"the trace is not JSON: {error}") from error
