@@ -103,8 +103,8 @@ class ForkServer:
 class _ServerProcess:
     """One life of the server.
 
-    A thread of its own starts the process and waits for its end: the kernel ties the death signal to the thread
-    that forked, and that has to live as long as this process.
+    A thread of its own starts the process and waits for its end: the kernel ties the death signal to the
+    thread that forked, and that has to live as long as this process.
     """
 
     def __init__(self, *, preload: Sequence[str], env: Mapping[str, str]) -> None:

@@ -1,12 +1,12 @@
 """The fork server's process: imports once, forks a child for each request, reaps and reports.
 
-`python -m sandbox.server FD PARENT_PID` is started by sandbox/fork_server.py and by nobody else. It has exactly
-one thread, runs no foreign code itself, and ends with its client. It knows nothing of what its children do.
+`python -m sandbox.server FD PARENT_PID` is started by sandbox/fork_server.py and by nobody else. It has
+exactly one thread, runs no foreign code itself, and ends with its client.
 
 Control messages (SOCK_SEQPACKET, JSON). In: {"sys_path", "preload"} once; then {"spawn": {"entry", "limits",
-"directory"}} with two descriptors (the child's channel, the status pipe), or {"kill": pid}. Out: {"ready": pid}
-or {"failed": reason}, once. On a status pipe: {"pid": n} or {"refused": reason}, and at the end {"exit_code"}
-or {"signal"}, a line each.
+"directory"}} with two descriptors (the child's channel, the status pipe), or {"kill": pid}. Out:
+{"ready": pid} or {"failed": reason}, once. On a status pipe: {"pid": n} or {"refused": reason}, and at the
+end {"exit_code": n} or {"signal": n}, a line each.
 """
 
 import contextlib
