@@ -1,0 +1,356 @@
+"""Checks the saved graph of an IRModule without TVM: the first wall of docs/security.md.
+
+TVM's loader follows references blindly and turns some node types into live code. A graph passes only if it
+is small, acyclic, of bounded depth and number of paths, and made of listed node types, operators, attributes
+and dtypes, each field of the right sort. It decides nothing about meaning: a sandboxed child loads, verifies
+and hashes what passed. Standard library only.
+"""
+
+import bisect
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checks.graph_allowed import (
+    ATTRIBUTES,
+    DTYPE_BITS,
+    INTEGER_BOUNDS,
+    NODES,
+    OPS,
+    OTHER_DTYPES,
+    SCHEDULE_RULES,
+    THREAD_BINDING_LOOP,
+    sort_of,
+)
+
+_NAME = re.compile(r"[\w.$:@+\-\[\]/ ]*", re.ASCII)
+_MAX_DIMENSION = 2**31 - 1
+_BIG_INTEGER = re.compile(r"-?[0-9]{1,20}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphLimits:
+    max_nodes: int = 200_000
+    max_depth: int = 500
+    #: Paths from the root to the leaves: a small graph of shared nodes can be an endless tree.
+    max_paths: int = 5_000_000
+    max_name_chars: int = 300
+    max_rank: int = 8
+    max_buffer_bytes: int = 1 << 30
+    #: Of all buffers of the module together.
+    max_total_bytes: int = 4 << 30
+
+
+class GraphError(ValueError):
+    """A module's graph is refused, with a stable code, and the function and node where they are known."""
+
+    def __init__(
+        self, code: str, detail: str, *, node: int | None = None, function: str | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.node = node
+        self.function = function
+
+
+def check_module_json(obj: Any, limits: GraphLimits | None = None) -> None:
+    """Raises GraphError where `obj`, the parsed JSON of `tvm.ir.save_json`, is no allowed IRModule."""
+    if (
+        not isinstance(obj, Mapping)
+        or not isinstance(obj.get("nodes"), list)
+        or not _is_index(obj.get("root_index"))
+    ):
+        raise GraphError("not_an_ir_module", "this is not what tvm.ir.save_json makes of an IRModule")
+    unknown = set(obj) - {"nodes", "root_index", "metadata"}
+    if unknown:
+        raise GraphError(
+            "not_an_ir_module", f"the graph has unknown keys: {_show(sorted(map(str, unknown)))}"
+        )
+    check = _Check(nodes=obj["nodes"], limits=limits or GraphLimits())
+    check.run(obj["root_index"])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Check:
+    """One pass over the nodes, each of which may refer only to earlier ones."""
+
+    nodes: list[Any]
+    limits: GraphLimits
+    sorts: list[str] = dataclasses.field(default_factory=list)
+    depths: list[int] = dataclasses.field(default_factory=list)
+    paths: list[int] = dataclasses.field(default_factory=list)
+    total_bytes: int = 0
+
+    def run(self, root: int) -> None:
+        if len(self.nodes) > self.limits.max_nodes:
+            raise GraphError(
+                "too_many_nodes", f"{len(self.nodes)} nodes are more than {self.limits.max_nodes}"
+            )
+        for index in range(len(self.nodes)):
+            try:
+                self._check_node(index)
+            except GraphError as error:
+                function = self._function_of(index)
+                raise GraphError(error.code, error.detail, node=index, function=function) from None
+        self._check_root(root)
+
+    def _check_node(self, index: int) -> None:
+        node = self.nodes[index]
+        if not isinstance(node, dict) or not isinstance(node.get("type"), str):
+            raise GraphError("bad_field", "a node is an object with a type")
+        if not node.keys() <= {"type", "data"}:
+            raise GraphError("bad_field", "a node has a type and data, nothing else")
+        node_type = node["type"]
+        if node_type == "ffi.Array":
+            sort, references = self._array(index, node.get("data"))
+        elif node_type == "ffi.Map":
+            sort, references = self._map(index, node.get("data"))
+        elif node_type in NODES:
+            references = self._object(index, node_type, node.get("data"))
+            sort = sort_of(node_type) or ""
+        else:
+            sort, references = _leaf(node_type, node.get("data"), self.limits), []
+        self._measure(sort, references)
+
+    def _measure(self, sort: str, references: list[int]) -> None:
+        depth = 1 + max((self.depths[reference] for reference in references), default=0)
+        paths = 1 + sum(self.paths[reference] for reference in references)
+        if depth > self.limits.max_depth:
+            raise GraphError("too_deep", f"expressions nest deeper than {self.limits.max_depth}")
+        if paths > self.limits.max_paths:
+            raise GraphError("too_many_paths", f"shared nodes unfold to more than {self.limits.max_paths}")
+        self.sorts.append(sort)
+        self.depths.append(depth)
+        self.paths.append(paths)
+
+    def _reference(self, index: int, value: Any) -> int:
+        if not _is_index(value) or value >= index:
+            raise GraphError("bad_reference", f"{_show(value)} is not the index of an earlier node")
+        return int(value)
+
+    def _array(self, index: int, data: Any) -> tuple[str, list[int]]:
+        if not isinstance(data, list):
+            raise GraphError("bad_field", "an array's data is a list")
+        references = [self._reference(index, value) for value in data]
+        return "[" + "|".join(sorted({self.sorts[item] for item in references})) + "]", references
+
+    def _map(self, index: int, data: Any) -> tuple[str, list[int]]:
+        if not isinstance(data, list) or len(data) % 2:
+            raise GraphError("bad_field", "a map's data is a list of keys and values in turn")
+        references = [self._reference(index, value) for value in data]
+        keys = "|".join(sorted({self.sorts[item] for item in references[::2]}))
+        values = "|".join(sorted({self.sorts[item] for item in references[1::2]}))
+        if len(set(references[::2])) * 2 != len(references):
+            raise GraphError("bad_field", "a map has a key twice")
+        return ("{" + keys + ":" + values + "}" if references else "{}"), references
+
+    def _object(self, index: int, node_type: str, data: Any) -> list[int]:
+        fields = NODES[node_type]
+        if not isinstance(data, dict) or data.keys() != fields.keys():
+            raise GraphError("bad_field", f"{node_type} has the fields {', '.join(sorted(fields))}")
+        references = [
+            self._field(index, (node_type, name), data[name], sort)
+            for name, sort in fields.items()
+            if sort not in _LITERALS
+        ]
+        for name, sort in fields.items():
+            if sort in _LITERALS:
+                _check_literal(name, sort, data[name], node_type)
+        self._check_meaning(node_type, data)
+        return references
+
+    def _field(self, index: int, where: tuple[str, str], value: Any, wanted: str) -> int:
+        reference = self._reference(index, value)
+        if not _fits(self.sorts[reference], wanted):
+            raise GraphError("bad_field", f"{where[0]}.{where[1]} must not be a {self._type(reference)}")
+        if wanted == "annotations":
+            self._check_annotations(self.nodes[reference]["data"])
+        return reference
+
+    def _check_meaning(self, node_type: str, data: dict[str, Any]) -> None:
+        if node_type == "tirx.BufferType":
+            self._check_buffer(data)
+        elif node_type == "tirx.For" and data["kind"] == THREAD_BINDING_LOOP:
+            raise GraphError("already_scheduled", "a loop is bound to a thread: the function is scheduled")
+        elif node_type in ("ir.GlobalVar", "ir.Var", "s_tir.SBlock"):
+            self._check_name(data.get("name_hint", data.get("name")))
+        elif node_type == "tirx.IterVar" and self._data(data["thread_tag"]):
+            raise GraphError(
+                "already_scheduled", "an iterator carries a thread tag: the function is scheduled"
+            )
+        elif node_type == "ir.Call":
+            self._check_call(data)
+
+    def _check_name(self, reference: Any) -> None:
+        name = self._data(reference)
+        if len(name) > self.limits.max_name_chars or _NAME.fullmatch(name) is None:
+            raise GraphError("bad_name", f"the name {_show(name)} is too long or has characters not allowed")
+
+    def _check_call(self, data: dict[str, Any]) -> None:
+        attrs = self.nodes[data["attrs"]]
+        if attrs["type"] != "None" and self._data(attrs["data"]["__dict__"]):
+            raise GraphError("disallowed_attribute", "a call carries attributes")
+        if self._data(data["ty_args"]):
+            raise GraphError("disallowed_attribute", "a call carries type arguments")
+
+    def _check_buffer(self, data: dict[str, Any]) -> None:
+        dtype = self.nodes[data["dtype"]]
+        if dtype["type"] != "ir.PrimType" or dtype["data"]["dtype"] not in DTYPE_BITS:
+            raise GraphError("unsupported_dtype", "a buffer's elements have no type that can be filled")
+        if self._data(data["storage_scope"]) not in ("global", ""):
+            raise GraphError("already_scheduled", "a buffer has a storage scope: the function is scheduled")
+        shape = self._shape(data["shape"])
+        size_bytes = math.prod(shape) * DTYPE_BITS[dtype["data"]["dtype"]] // 8
+        self.total_bytes += size_bytes
+        if size_bytes > self.limits.max_buffer_bytes or self.total_bytes > self.limits.max_total_bytes:
+            raise GraphError("too_large", f"a buffer of {_show(shape)} elements exceeds the memory allowed")
+
+    def _shape(self, reference: Any) -> list[int]:
+        dimensions = self._data(reference)
+        if len(dimensions) > self.limits.max_rank:
+            raise GraphError("bad_shape", f"a buffer has more than {self.limits.max_rank} dimensions")
+        return [self._dimension(dimension) for dimension in dimensions]
+
+    def _dimension(self, reference: int) -> int:
+        node = self.nodes[reference]
+        if node["type"] != "ir.IntImm":
+            raise GraphError("symbolic_shape", "a buffer's shape is symbolic: bind it to numbers first")
+        size = int(self._data(node["data"]["value"]))
+        if not 1 <= size <= _MAX_DIMENSION:
+            raise GraphError("bad_shape", f"a buffer has a dimension of {_show(size)}")
+        return size
+
+    def _check_annotations(self, items: list[int]) -> None:
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            name = self._data(key)
+            wanted = ATTRIBUTES.get(name)
+            if wanted is None:
+                raise GraphError("disallowed_attribute", f"the attribute {_show(name)} is not allowed")
+            if not self._annotation_fits(value, wanted):
+                raise GraphError(
+                    "disallowed_attribute", f"the value of attribute {_show(name)} is not allowed"
+                )
+            if name == "tirx.is_scheduled" and self._data(value):
+                raise GraphError("already_scheduled", "the function carries tirx.is_scheduled")
+
+    def _annotation_fits(self, reference: int, wanted: str) -> bool:
+        sort = self.sorts[reference]
+        value = self.nodes[reference]
+        if wanted == "flag":
+            return sort in ("bool", "integer") or value["type"] == "ir.IntImm"
+        if wanted == "integer":
+            return sort == "integer" or value["type"] == "ir.IntImm"
+        if wanted == "integers":
+            return sort in ("[]", "[integer]")
+        if wanted == "rule":
+            return sort == "string" and value["data"] in SCHEDULE_RULES
+        return (
+            sort == "string"
+            and len(value["data"]) <= self.limits.max_name_chars
+            and _NAME.fullmatch(value["data"]) is not None
+        )
+
+    def _check_root(self, root: int) -> None:
+        if root >= len(self.nodes) or self._type(root) != "ir.IRModule":
+            raise GraphError("not_an_ir_module", "the root of the graph is not an IRModule")
+        if not self._data(self.nodes[root]["data"]["functions"]):
+            raise GraphError("no_prim_func", "the module holds no PrimFunc")
+
+    def _type(self, reference: int) -> str:
+        return str(self.nodes[reference]["type"])
+
+    def _data(self, reference: Any) -> Any:
+        return self.nodes[reference]["data"]
+
+    def _function_of(self, index: int) -> str | None:
+        """Nodes come before what holds them, so the next PrimFunc is the one that holds this node."""
+        functions = [
+            position
+            for position, node in enumerate(self.nodes)
+            if isinstance(node, dict) and node.get("type") == "tirx.PrimFunc"
+        ]
+        place = bisect.bisect_left(functions, index)
+        return _name_of_function(self.nodes, functions[place]) if place < len(functions) else None
+
+
+_LITERALS = frozenset({"int", "bool", "float", "dtype"})
+_SUBSORTS = {"expr": ("expr", "var"), "emptymap": ("{}",)}
+
+
+def _fits(sort: str, wanted: str) -> bool:
+    """Whether a node of sort `sort` may stand where `wanted` is asked."""
+    if wanted.endswith("?"):
+        return sort == "none" or _fits(sort, wanted[:-1])
+    if wanted.startswith("["):
+        items = sort[1:-1].split("|") if len(sort) > 2 else []
+        return sort.startswith("[") and all(_fits(item, wanted[1:-1]) for item in items)
+    if wanted.startswith("{"):
+        return sort in (wanted, "{}")
+    if wanted == "annotations":
+        return sort == "{}" or sort.startswith("{string:")
+    return sort in _SUBSORTS.get(wanted, (wanted,))
+
+
+def _leaf(node_type: str, data: Any, limits: GraphLimits) -> str:
+    """The sort of a node without references."""
+    good = {
+        "None": data is None,
+        "bool": isinstance(data, bool),
+        "int": isinstance(data, int) and not isinstance(data, bool) and -(2**63) <= data < 2**63,
+        "float": isinstance(data, (int, float)) and not isinstance(data, bool),
+        "ffi.BigInt": isinstance(data, str) and _BIG_INTEGER.fullmatch(data) is not None,
+        "ffi.String": isinstance(data, str) and len(data) <= 4 * limits.max_name_chars,
+        "ir.SourceName": isinstance(data, str) and len(data) <= 4096,
+        "ir.Op": isinstance(data, str),
+    }.get(node_type)
+    if good is None:
+        raise GraphError("disallowed_node", f"nodes of type {_show(node_type)} are not allowed")
+    if not good:
+        raise GraphError("bad_field", f"the data of a {node_type} is not allowed")
+    if node_type == "ir.Op" and data not in OPS:
+        raise GraphError("disallowed_op", f"the operator {_show(data)} is not allowed")
+    return sort_of(node_type) or ""
+
+
+def _check_literal(name: str, sort: str, value: Any, node_type: str) -> None:
+    if sort == "bool":
+        good = isinstance(value, bool)
+    elif sort == "float":
+        good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    elif sort == "dtype":
+        if not isinstance(value, str) or value not in DTYPE_BITS.keys() | OTHER_DTYPES:
+            raise GraphError("unsupported_dtype", f"the dtype {_show(value)} is not supported")
+        good = True
+    else:
+        low, high = INTEGER_BOUNDS[name]
+        good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    if not good:
+        raise GraphError("bad_field", f"{node_type}.{name} is not allowed to be {_show(value)}")
+
+
+def _name_of_function(nodes: list[Any], function: int) -> str | None:
+    """The GlobalVar's name under which a PrimFunc stands; the graph is not to be trusted here."""
+    try:
+        for node in nodes[function:]:
+            if node["type"] == "ffi.Map" and function in node["data"][1::2]:
+                place = node["data"][1::2].index(function)
+                global_var = nodes[node["data"][2 * place]]
+                name = nodes[global_var["data"]["name_hint"]]["data"]
+                return name[:300] if isinstance(name, str) else None
+    except (KeyError, IndexError, TypeError):
+        return None
+    return None
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _show(value: Any) -> str:
+    """A value for a message, bounded: the sender chose it."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
