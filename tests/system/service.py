@@ -24,7 +24,7 @@ _ENDED = ("succeeded", "failed", "cancelled")
 class Service:
     """The embedded service as its user sees it."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | None
     url: str
     token: str
     target: dict[str, Any]
@@ -90,6 +90,7 @@ class Service:
 
     def part(self, name: str) -> psutil.Process:
         """The process of a role: api, tuner, worker or valkey."""
+        assert self.process is not None
         for child in psutil.Process(self.process.pid).children():
             words = child.cmdline()
             if words[-1:] == [name] or any(name in Path(word).name for word in words[:1]):
@@ -100,6 +101,7 @@ class Service:
         self.part(name).send_signal(signal.SIGKILL)
 
     def tree(self) -> list[psutil.Process]:
+        assert self.process is not None
         root = psutil.Process(self.process.pid)
         return [root, *root.children(recursive=True)]
 
