@@ -1,0 +1,120 @@
+"""Is a module's JSON safe to give to TVM's loader? TVM 0.27 dies by SIGSEGV on some that are not.
+
+A record comes from the service that one trusts, but a compile must also survive a proxy's garbage. The shape
+of the graph is checked here: known node types, references that only point backwards, bounded depth and number
+of paths. Whether the module means the asked one is decided later, by structural equality.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from tilefarm.errors import ModuleError
+
+MAX_NODES = 200_000
+#: TVM's loader recurses; 2,000 deep overruns an 8 MB stack.
+MAX_DEPTH = 500
+#: Shared nodes multiply paths: sixty nodes [i, i] keep TVM busy for ever.
+MAX_PATHS = 20_000_000
+_PLAIN = frozenset({"None", "bool", "int", "float", "ffi.String"})
+_REFERENCES = frozenset({"ffi.Array", "ffi.Map", "ffi.List", "ffi.Dict"})
+_PREFIXES = ("prim.", "tirx.", "s_tir.", "ir.", "relax.")
+_REFUSED = frozenset({"ir.EnvFunc"})
+#: Node types that hold one string.
+_NAMED = frozenset({"ir.Op", "ir.SourceName"})
+#: Integer fields that are numbers, not references (TVM's reflection writes both as integers).
+_NUMBERS = {
+    "ir.IntImm": {"value"},
+    "ir.FloatImm": {"value"},
+    "ir.Span": {"line", "column", "end_line", "end_column"},
+    "tirx.For": {"kind"},
+    "tirx.IterVar": {"iter_type"},
+    "tirx.BufferType": {"data_alignment", "offset_factor"},
+    "relax.ShapeType": {"ndim"},
+    "relax.TensorType": {"ndim"},
+}
+
+
+def check(text: str) -> None:
+    """ModuleError where `text` is not a module's graph that TVM's loader survives."""
+    try:
+        graph = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModuleError(f"the module is not JSON: {error}") from error
+    nodes = graph.get("nodes") if isinstance(graph, dict) else None
+    if not isinstance(nodes, list) or not 0 < len(nodes) <= MAX_NODES:
+        raise ModuleError("the module's JSON has no list of nodes, or too long a one")
+    root = graph.get("root_index")
+    if not _is_int(root) or not 0 <= root < len(nodes):
+        raise ModuleError("the module's JSON names no root")
+    if _type(nodes[root]) != "ir.IRModule":
+        raise ModuleError("the JSON holds no IRModule")
+    _check_paths(nodes)
+
+
+def without_spans(text: str) -> str:
+    """The same graph without source locations: they hold the paths of somebody's files."""
+    graph = json.loads(text)
+    for node in graph["nodes"]:
+        if node["type"] in ("ir.Span", "ir.SequentialSpan", "ir.SourceName"):
+            node.clear()
+            node["type"] = "None"
+    return json.dumps(graph, separators=(",", ":"))
+
+
+def _check_paths(nodes: list[Any]) -> None:
+    depths: list[int] = []
+    paths: list[int] = []
+    for index, node in enumerate(nodes):
+        depth, path_count = 0, 1
+        for reference in _references(node, index):
+            if not 0 <= reference < index:
+                raise ModuleError(f"node {index} refers to node {reference}, which does not stand before it")
+            depth = max(depth, depths[reference])
+            path_count += paths[reference]
+        if depth >= MAX_DEPTH or path_count > MAX_PATHS:
+            raise ModuleError(f"node {index} is nested too deep or shared too often")
+        depths.append(depth + 1)
+        paths.append(path_count)
+
+
+def _references(node: Any, index: int) -> Iterator[int]:
+    kind = _type(node)
+    data = node.get("data") if isinstance(node, dict) else None
+    if kind in _PLAIN:
+        return
+    if kind in _REFERENCES:
+        yield from _integers(data if isinstance(data, list) else [None], index)
+    elif kind is None or kind in _REFUSED or not kind.startswith(_PREFIXES):
+        raise ModuleError(f"node {index} has a type that no module needs: {kind!r}")
+    elif kind in _NAMED:
+        if not isinstance(data, str):
+            raise ModuleError(f"node {index} ({kind}) is no name")
+    elif isinstance(data, dict):
+        yield from _field_references(data, _NUMBERS.get(kind, frozenset()), index)
+    elif data is not None:
+        raise ModuleError(f"node {index} ({kind}) does not hold fields")
+
+
+def _field_references(fields: dict[str, Any], numbers: Collection[str], index: int) -> Iterator[int]:
+    for name, value in fields.items():
+        if _is_int(value) and name not in numbers:
+            yield value
+        elif isinstance(value, list | dict):
+            raise ModuleError(f"node {index}: field {name!r} is nested")
+
+
+def _integers(values: Iterable[Any], index: int) -> Iterator[int]:
+    for value in values:
+        if not _is_int(value):
+            raise ModuleError(f"node {index} refers to something that is no node")
+        yield value
+
+
+def _type(node: Any) -> str | None:
+    kind = node.get("type") if isinstance(node, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,122 @@
+"""Modules as the service keys them: canonical form, structural hash, JSON without source locations.
+
+TVM is imported inside the functions, so that everything else of the client works without it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilefarm import graph
+from tilefarm.errors import ModuleError
+
+#: Attributes that say nothing about the computation; the canonical form drops them.
+_DROPPED_ATTRS = ("op_pattern", "tirx.is_scheduled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One PrimFunc as it is looked up."""
+
+    #: Name of its GlobalVar in the asked module.
+    name: str
+    #: The PrimFunc as asked, attributes and all.
+    asked: Any
+    #: IRModule in canonical form.
+    module: Any
+    #: Structural hash of `module`: 16 hexadecimal digits, lower case.
+    shash: str
+
+
+def workload_of(mod: Any) -> Workload:
+    """The workload of a module with one PrimFunc, or of a PrimFunc.
+
+    Raises ModuleError where it has none, several, or one that is scheduled already.
+    """
+    functions = prim_funcs(mod)
+    if len(functions) != 1:
+        raise ModuleError(f"the module has {len(functions)} PrimFuncs, a workload has one")
+    name, func = functions[0]
+    if is_scheduled(func):
+        raise ModuleError(f"{name} is scheduled already (tirx.is_scheduled)")
+    module = canonical(func)
+    return Workload(name=name, asked=func, module=module, shash=structural_hash(module))
+
+
+def prim_funcs(mod: Any) -> list[tuple[str, Any]]:
+    """Names and PrimFuncs, by name as stock MetaSchedule orders its tasks."""
+    import tvm
+
+    if isinstance(mod, tvm.tirx.PrimFunc):
+        return [(_global_symbol(mod) or "main", mod)]
+    if not isinstance(mod, tvm.IRModule):
+        raise ModuleError(f"expected an IRModule or a PrimFunc, not {type(mod).__name__}")
+    found = [
+        (str(variable.name_hint), func)
+        for variable, func in mod.functions_items()
+        if isinstance(func, tvm.tirx.PrimFunc)
+    ]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def is_scheduled(func: Any) -> bool:
+    return bool(func.attrs and func.attrs.get("tirx.is_scheduled", False))
+
+
+def canonical(func: Any) -> Any:
+    """IRModule {main: func} in canonical form."""
+    import tvm
+
+    for name in _DROPPED_ATTRS:
+        if func.attrs and name in func.attrs:
+            func = func.without_attr(name)
+    func = func.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
+    return tvm.IRModule({"main": func})
+
+
+def restored(func: Any, asked: Any) -> Any:
+    """`func` with exactly the attributes of the asked function."""
+    wanted = dict(asked.attrs.items()) if asked.attrs else {}
+    for name in list(func.attrs.keys()) if func.attrs else []:
+        if name not in wanted:
+            func = func.without_attr(name)
+    for name, value in wanted.items():
+        func = func.with_attr(name, value)
+    return func
+
+
+def structural_hash(mod: Any) -> str:
+    import tvm_ffi
+
+    return format(int(tvm_ffi.structural_hash(mod)) % 2**64, "016x")
+
+
+def equal(one: Any, other: Any) -> bool:
+    import tvm_ffi
+
+    return bool(tvm_ffi.structural_equal(one, other))
+
+
+def to_json(mod: Any) -> str:
+    """Node JSON without source locations."""
+    import tvm
+
+    return str(tvm.ir.save_json(tvm.ir.load_json(graph.without_spans(tvm.ir.save_json(mod)))))
+
+
+def from_json(text: str) -> Any:
+    """The module of a JSON text that somebody else wrote. Raises ModuleError."""
+    import tvm
+
+    graph.check(text)
+    return tvm.ir.load_json(text)
+
+
+def tvm_version() -> str:
+    import tvm
+
+    return str(tvm.__version__)
+
+
+def _global_symbol(func: Any) -> str | None:
+    symbol = func.attrs.get("global_symbol") if func.attrs else None
+    return str(symbol) if symbol is not None else None
