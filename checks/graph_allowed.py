@@ -122,7 +122,7 @@ NODES: Final[dict[str, dict[str, str]]] = {
         "step": "expr?",
     },
     "tirx.IterVar": {
-        "dom": "range",
+        "dom": "range?",
         "var": "var",
         "iter_type": "int",
         "thread_tag": "string",
