@@ -1,0 +1,227 @@
+"""Searches and their leases: who may tune what, fenced by epoch, in database time.
+
+A lease is an expiring exclusive right. Its epoch grows with each claim, so a write of a former owner matches
+no row. Nothing here decides what to measure.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from db.clock import utc_now
+from db.rowcount import changed
+from db.states import JobState, SearchState, TaskState
+from db.tables import JobRow, SearchRow, TargetRow, TaskRow, WorkloadRow
+
+_OPEN_TASKS = (TaskState.QUEUED, TaskState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to write a search's rows, as long as the epoch stands."""
+
+    search_id: int
+    owner: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A search row with its target; the module's text is read apart."""
+
+    id: int
+    workload_id: int
+    target_id: int
+    target_key: str
+    target: Mapping[str, Any]
+    tvm_version: str
+    space: Mapping[str, Any] | None
+    strategy: str
+    seed: int
+    policy: Mapping[str, Any]
+    options: Mapping[str, Any]
+    state: SearchState
+    error: str | None
+    rounds: int
+    crashes: int
+    untuned_latency_secs: float | None
+    best_latency_secs: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    #: zlib of the canonical module's JSON text.
+    module_z: bytes
+    sha256: str
+
+
+def free_searches(session: Session, *, limit: int) -> list[int]:
+    """Searches that a running task needs and nobody holds, those of urgent jobs first."""
+    urgency = func.max(JobRow.priority)
+    statement = (
+        _needed(select(SearchRow.id))
+        .where(_free())
+        .group_by(SearchRow.id)
+        .order_by(urgency.desc(), SearchRow.id)
+        .limit(limit)
+    )
+    return list(session.scalars(statement))
+
+
+def needed_searches(session: Session, search_ids: Collection[int]) -> set[int]:
+    """Those of the given searches that a running task still needs."""
+    return set(session.scalars(_needed(select(SearchRow.id)).where(SearchRow.id.in_(search_ids)).distinct()))
+
+
+def claim_search(session: Session, search_id: int, *, owner: str, secs: float) -> Lease | None:
+    """Take a free search for `secs`; None where another owner was faster."""
+    statement = (
+        update(SearchRow)
+        .where(SearchRow.id == search_id, _free())
+        .values(
+            lease_owner=owner,
+            lease_epoch=SearchRow.lease_epoch + 1,
+            lease_expires_at=utc_now(offset_secs=secs),
+        )
+    )
+    if not changed(session, statement):
+        return None
+    epoch = session.scalars(select(SearchRow.lease_epoch).where(SearchRow.id == search_id)).one()
+    return Lease(search_id=search_id, owner=owner, epoch=epoch)
+
+
+def renew_leases(session: Session, leases: Collection[Lease], *, secs: float) -> set[int]:
+    """Prolong what has not expired; returns the searches that are still held."""
+    if not leases:
+        return set()
+    held = [(lease.search_id, lease.owner, lease.epoch) for lease in leases]
+    mine = and_(
+        tuple_(SearchRow.id, SearchRow.lease_owner, SearchRow.lease_epoch).in_(held),
+        SearchRow.lease_expires_at > utc_now(),
+    )
+    session.execute(
+        update(SearchRow)
+        .where(mine)
+        .values(lease_expires_at=utc_now(offset_secs=secs))
+        .execution_options(synchronize_session=False)
+    )
+    return set(session.scalars(select(SearchRow.id).where(mine)))
+
+
+def release_lease(session: Session, lease: Lease) -> None:
+    """Give the search back at once; the epoch stays, so that it still fences."""
+    session.execute(update(SearchRow).where(_owned(lease)).values(lease_owner=None, lease_expires_at=None))
+
+
+def fence(session: Session, lease: Lease) -> bool:
+    """Lock the search's row for this transaction; False where the lease is no longer held."""
+    statement = update(SearchRow).where(_held(lease)).values(lease_epoch=SearchRow.lease_epoch)
+    return changed(session, statement) == 1
+
+
+def read_searches(session: Session, search_ids: Collection[int]) -> dict[int, Search]:
+    statement = (
+        select(SearchRow, TargetRow.key, TargetRow.canonical)
+        .join(TargetRow, TargetRow.id == SearchRow.target_id)
+        .where(SearchRow.id.in_(search_ids))
+    )
+    return {row.id: _search(row, key, canonical) for row, key, canonical in session.execute(statement)}
+
+
+def read_module(session: Session, workload_id: int) -> Module:
+    row = session.execute(
+        select(WorkloadRow.module_z, WorkloadRow.module_sha256).where(WorkloadRow.id == workload_id)
+    ).one()
+    return Module(module_z=row.module_z, sha256=row.module_sha256)
+
+
+def finish_round(session: Session, lease: Lease, *, round_: int, exhausted: bool) -> bool:
+    """Count a round that was asked for; False where it was counted before, or the lease is lost."""
+    values: dict[str, Any] = {"rounds": round_ + 1, "crashes": 0}
+    if exhausted:
+        values["state"] = SearchState.EXHAUSTED
+    active = (SearchRow.state == SearchState.ACTIVE, SearchRow.rounds == round_)
+    return changed(session, update(SearchRow).where(_held(lease), *active).values(values)) == 1
+
+
+def count_crash(session: Session, lease: Lease, *, error: str) -> int | None:
+    """One more death of the search child; returns how many in a row, None where the lease is lost."""
+    statement = update(SearchRow).where(_held(lease)).values(crashes=SearchRow.crashes + 1, error=error)
+    if not changed(session, statement):
+        return None
+    return session.scalars(select(SearchRow.crashes).where(SearchRow.id == lease.search_id)).one()
+
+
+def fail_search(session: Session, lease: Lease, *, error: str) -> bool:
+    """The search cannot go on; its tasks fail with this reason."""
+    statement = update(SearchRow).where(_held(lease)).values(state=SearchState.FAILED, error=error)
+    return changed(session, statement) == 1
+
+
+def revive_failed(session: Session, job_id: str) -> None:
+    """A new job gives the failed searches of its tasks another chance."""
+    mine = select(TaskRow.search_id).where(TaskRow.job_id == job_id)
+    session.execute(
+        update(SearchRow)
+        .where(SearchRow.id.in_(mine), SearchRow.state == SearchState.FAILED)
+        .values(state=SearchState.ACTIVE, crashes=0, error=None)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def add_stage_secs(session: Session, search_id: int, stage_secs: Mapping[str, float]) -> None:
+    """Add seconds by stage to what the search has spent; takes the row's lock."""
+    locked = select(SearchRow.stage_secs).where(SearchRow.id == search_id).with_for_update()
+    spent = dict(session.scalars(locked).one())
+    for stage, secs in stage_secs.items():
+        spent[stage] = round(spent.get(stage, 0.0) + secs, 6)
+    session.execute(update(SearchRow).where(SearchRow.id == search_id).values(stage_secs=spent))
+
+
+def _needed(statement: Select[Any]) -> Select[Any]:
+    return (
+        statement.join(TaskRow, TaskRow.search_id == SearchRow.id)
+        .join(JobRow, JobRow.id == TaskRow.job_id)
+        .where(TaskRow.state.in_(_OPEN_TASKS), JobRow.state == JobState.RUNNING)
+    )
+
+
+def _free() -> ColumnElement[bool]:
+    return or_(SearchRow.lease_owner.is_(None), SearchRow.lease_expires_at <= utc_now())
+
+
+def _owned(lease: Lease) -> ColumnElement[bool]:
+    return and_(
+        SearchRow.id == lease.search_id,
+        SearchRow.lease_owner == lease.owner,
+        SearchRow.lease_epoch == lease.epoch,
+    )
+
+
+def _held(lease: Lease) -> ColumnElement[bool]:
+    return and_(_owned(lease), SearchRow.lease_expires_at > utc_now())
+
+
+def _search(row: SearchRow, target_key: str, target: Mapping[str, Any]) -> Search:
+    return Search(
+        id=row.id,
+        workload_id=row.workload_id,
+        target_id=row.target_id,
+        target_key=target_key,
+        target=target,
+        tvm_version=row.tvm_version,
+        space=row.space,
+        strategy=row.strategy,
+        seed=row.seed,
+        policy=row.policy,
+        options=row.options,
+        state=SearchState(row.state),
+        error=row.error,
+        rounds=row.rounds,
+        crashes=row.crashes,
+        untuned_latency_secs=row.untuned_latency_secs,
+        best_latency_secs=row.best_latency_secs,
+    )
