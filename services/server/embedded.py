@@ -89,7 +89,9 @@ def choose_address(host: str, port: int) -> Address:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise EmbeddedError(f"{host}:{port} cannot be used ({error.strerror}); choose another --port") from error
+            raise EmbeddedError(
+                f"{host}:{port} cannot be used ({error.strerror}); choose another --port"
+            ) from error
         return Address(host=host, port=probe.getsockname()[1])
 
 
@@ -98,18 +100,20 @@ def run(home: Home, *, host: str, port: int, ready_json: bool) -> int:
     with home.owned(), _socket_dir() as sockets:
         address = choose_address(host, port)
         upgrade(home.database_url)
-        user_token = tokens.ensure_file(home.database_url, home.token_file, name="local", scopes=tokens.ALL_SCOPES)
+        user_token = tokens.ensure_file(
+            home.database_url, home.token_file, name="local", scopes=tokens.ALL_SCOPES
+        )
         worker_token = tokens.ensure_file(
             home.database_url, home.path / "worker-token", name="local-worker", scopes=("worker",)
         )
         _write_private(home.connection_file, json.dumps({"url": address.url, "token": user_token}))
-        parts = _parts(home, address, sockets / "valkey.sock", user_token=user_token, worker_token=worker_token)
+        parts = _parts(
+            home, address, sockets / "valkey.sock", user_token=user_token, worker_token=worker_token
+        )
         return asyncio.run(_supervise(parts, home, address, ready_json=ready_json))
 
 
-def _parts(
-    home: Home, address: Address, broker: Path, *, user_token: str, worker_token: str
-) -> list[Part]:
+def _parts(home: Home, address: Address, broker: Path, *, user_token: str, worker_token: str) -> list[Part]:
     shared = {
         "TILEFARM_DATABASE_URL": home.database_url,
         "TILEFARM_BROKER_URL": valkey.url(broker),

@@ -2,10 +2,8 @@
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +14,8 @@ from typing import Any
 import httpx
 import psutil
 
-_READY_SECS = 90.0
+from services.server.launch import launch
+
 _ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -102,8 +101,7 @@ class Service:
 
     def tree(self) -> list[psutil.Process]:
         assert self.process is not None
-        root = psutil.Process(self.process.pid)
-        return [root, *root.children(recursive=True)]
+        return _tree(self.process.pid)
 
     def log(self, name: str) -> str:
         return (self.data_dir / "logs" / f"{name}.log").read_text(errors="replace")
@@ -117,62 +115,24 @@ def accounted(job: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def run_service(data_dir: Path, **env: str) -> Iterator[Service]:
-    """`tilefarm-server up` on a free port; ended by SIGTERM, and no process of it left."""
-    command = [sys.executable, "-m", "services.server.cli", "up", "--port", "0", "--ready-json"]
-    with (data_dir.parent / f"{data_dir.name}.err").open("a+") as errors:
-        process = subprocess.Popen(
-            [*command, "--data-dir", str(data_dir)],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={**os.environ, **env},
+def run_service(data_dir: Path) -> Iterator[Service]:
+    """An embedded service; at its end no process of it is left."""
+    tree: list[psutil.Process] = []
+    with launch(data_dir) as launched:
+        yield Service(
+            process=launched.process,
+            url=launched.url,
+            token=launched.token,
+            target=launched.target,
+            data_dir=data_dir,
         )
-        tree: list[psutil.Process] = []
-        try:
-            ready = _read_ready(process, data_dir)
-            service = Service(
-                process=process,
-                url=ready["url"],
-                token=Path(ready["token_file"]).read_text().strip(),
-                target=ready["target"],
-                data_dir=data_dir,
-            )
-            yield service
-            if process.poll() is None:
-                tree = service.tree()
-        finally:
-            _end(process, tree)
-
-
-def _read_ready(process: subprocess.Popen[str], data_dir: Path) -> dict[str, Any]:
-    assert process.stdout is not None
-    deadline = time.monotonic() + _READY_SECS
-    while time.monotonic() < deadline:
-        line = process.stdout.readline()
-        if not line:
-            break
-        if line.startswith("{"):
-            ready: dict[str, Any] = json.loads(line)
-            if ready.get("event") == "ready":
-                return ready
-    logs = {path.name: path.read_text()[-1500:] for path in (data_dir / "logs").glob("*.log")}
-    raise AssertionError(f"the service did not come up: {logs}")
-
-
-def _end(process: subprocess.Popen[str], tree: list[psutil.Process]) -> None:
-    if process.poll() is None:
-        process.terminate()
-    try:
-        code = process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        raise
-    finally:
-        assert process.stdout is not None
-        process.stdout.close()
+        if launched.process.poll() is None:
+            tree = _tree(launched.process.pid)
     _gone, alive = psutil.wait_procs(tree, timeout=5)
-    assert not alive, f"orphans: {[(p.pid, p.cmdline()) for p in alive]}"
-    if tree:
-        assert code == 0
+    assert not alive, f"orphans: {[(process.pid, process.cmdline()) for process in alive]}"
+    assert not tree or launched.process.returncode == 0
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    root = psutil.Process(pid)
+    return [root, *root.children(recursive=True)]

@@ -34,9 +34,7 @@ class Farm:
 
     def start(self, role: str) -> None:
         with (self._home / f"{role}.log").open("ab") as log:
-            self._processes[role] = subprocess.Popen(
-                [*_SERVER, role], env=self._env, stdout=log, stderr=log
-            )
+            self._processes[role] = subprocess.Popen([*_SERVER, role], env=self._env, stdout=log, stderr=log)
 
     def kill(self, role: str) -> None:
         self._processes[role].send_signal(signal.SIGKILL)

@@ -1,0 +1,78 @@
+"""Tables in Markdown, written between markers of docs/benchmarks.md."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_MILESTONES = (0.25, 0.5, 1.0)
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """Evolution against random search, then where the seconds of a job went."""
+    runs: Sequence[Mapping[str, Any]] = results["runs"]
+    flops = results["flops"]
+    trials = results["trials"]
+    head = [f"after {max(1, round(part * trials))} trials, µs" for part in _MILESTONES]
+    lines = [
+        f"{results['workload']}, {trials} trials a run, target `{_target(results['target'])}`; "
+        f"untuned {results['untuned_secs'] * 1e6:.0f} µs.",
+        "",
+        f"| strategy | seed | {' | '.join(head)} | final, careful, µs | GFLOP/s | wall, s | not ok |",
+        "|---" * (len(head) + 6) + "|",
+    ]
+    for run in sorted(runs, key=lambda run: (run["strategy"], run["seed"])):
+        best = [_at(run["curve"], round(part * trials)) for part in _MILESTONES]
+        failed = sum(count for outcome, count in run["outcomes"].items() if outcome != "ok")
+        lines.append(
+            f"| {run['strategy']} | {run['seed']} | {' | '.join(_micros(secs) for secs in best)} "
+            f"| {run['careful_secs'] * 1e6:.1f} | {flops / run['careful_secs'] / 1e9:.0f} "
+            f"| {run['wall_secs']:.1f} | {failed} |"
+        )
+    return "\n".join([*lines, "", _ratio(runs), "", *_stages(runs)])
+
+
+def write_section(path: Path, name: str, text: str) -> None:
+    """Replace what stands between `<!-- name -->` and `<!-- /name -->`, or append it."""
+    old = path.read_text() if path.exists() else "# Benchmarks\n"
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    section = f"{begin}\n{text}\n{end}"
+    if begin in old:
+        before, rest = old.split(begin, 1)
+        path.write_text(before + section + rest.split(end, 1)[1])
+    else:
+        path.write_text(f"{old.rstrip()}\n\n{section}\n")
+
+
+def _ratio(runs: Sequence[Mapping[str, Any]]) -> str:
+    medians = {
+        strategy: statistics.median(run["careful_secs"] for run in runs if run["strategy"] == strategy)
+        for strategy in ("evolutionary", "random")
+    }
+    ratio = medians["random"] / medians["evolutionary"]
+    return f"Median over the seeds: random {_micros(medians['random'])} µs, evolutionary " + (
+        f"{_micros(medians['evolutionary'])} µs: evolution's kernel is {ratio:.2f}× as fast."
+    )
+
+
+def _stages(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Seconds by stage, summed over processes: they may exceed the wall-clock."""
+    names = sorted({name for run in runs for name in run["stage_secs"]})
+    lines = [f"| stage, s | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for strategy in ("evolutionary", "random"):
+        mine = [run["stage_secs"] for run in runs if run["strategy"] == strategy]
+        means = [statistics.mean(stage.get(name, 0.0) for stage in mine) for name in names]
+        lines.append(f"| {strategy}, mean | {' | '.join(f'{secs:.1f}' for secs in means)} |")
+    return lines
+
+
+def _at(curve: Sequence[float | None], trials: int) -> float | None:
+    return curve[min(trials, len(curve)) - 1] if curve else None
+
+
+def _micros(secs: float | None) -> str:
+    return "–" if secs is None else f"{secs * 1e6:.1f}"
+
+
+def _target(target: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in target.items())
