@@ -1,7 +1,7 @@
 """`make bench`: evolution against random search at equal trials, and where the seconds of a job go.
 
-Both run on the embedded service, one job at a time, A and B interleaved, each with an isolation key of its own, so
-that nothing known is reused. Final schedules are timed by one careful evaluator for both. The table goes to
+Both run on the embedded service, one job at a time, A and B interleaved, each with an isolation key of its own,
+so that nothing known is reused. Final schedules are timed by one careful evaluator for both. The table goes to
 docs/benchmarks.md, the raw data to .bench/.
 """
 

@@ -1,4 +1,4 @@
-"""One careful evaluator for all: several schedules of one workload, built and timed interleaved in one process.
+"""One careful evaluator for all: schedules of one workload, built and timed interleaved in one process.
 
 It knows nothing of the service; it sees modules and traces. Times are the median over repeats, seconds.
 """
@@ -18,7 +18,7 @@ _REPEAT_MS = 50
 def latencies_secs(
     module_json: str, traces: Mapping[str, Any], target: Mapping[str, Any]
 ) -> dict[str, list[float]]:
-    """Times of each named trace (None: the untuned module), one float per repeat, round-robin over the names."""
+    """Times of each named trace (None: the untuned module), one float per repeat, taken in turn."""
     load_tvm()
     import tvm
     from tvm.s_tir import Schedule

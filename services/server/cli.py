@@ -1,4 +1,4 @@
-"""`tilefarm-server`: one command for every role, for the database and for tokens. It only parses and starts."""
+"""`tilefarm-server`: one command for every role, for the database and for tokens. It only parses."""
 
 import argparse
 import os

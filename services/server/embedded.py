@@ -1,7 +1,7 @@
 """Embedded mode: the whole house on one machine, under one command, without root and without Docker.
 
 The same processes as on a farm: Valkey, API, tuner service and one worker for the local CPU, on SQLite. Its
-data directory holds the database, the token and the logs; started again on it, the service goes on where it was.
+data directory holds the database, the token and the logs; started again on it, the service goes on.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class Home:
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """Hold the directory's lock: two services on one data directory would time each other's candidates."""
+        """Hold the directory's lock: two services on it would time each other's candidates."""
         for directory in (self.path, self.logs, self.work):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.path / "lock").open("w") as lock:

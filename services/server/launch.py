@@ -69,9 +69,8 @@ def _ready_line(process: subprocess.Popen[str], log: Path) -> dict[str, Any]:
     line = process.stdout.readline()
     if not line:
         process.wait()
-        raise LaunchError(
-            f"tilefarm-server up ended with code {process.returncode}:\n{log.read_text(errors='replace')[-3000:]}"
-        )
+        words = log.read_text(errors="replace")[-3000:]
+        raise LaunchError(f"tilefarm-server up ended with code {process.returncode}:\n{words}")
     ready: dict[str, Any] = json.loads(line)
     return ready
 

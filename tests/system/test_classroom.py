@@ -32,6 +32,7 @@ def test_it_is_tuned_and_published(service: Service, jobs: dict[str, str], name:
 
 def test_mm_in_the_hand_written_space_runs_dry_and_succeeds(service: Service) -> None:
     import tvm
+
     from examples.classroom import mm_space, modules
 
     schedule = tvm.s_tir.Schedule(modules()["mm"])

@@ -60,10 +60,11 @@ def test_stock_compile_tir_gets_the_schedule_and_right_numbers(
     service: Service, tuned_mm_relu: dict[str, Any]
 ) -> None:
     assert tuned_mm_relu["state"] == "succeeded"
-    import tilefarm
     import tvm
-    from examples.classroom import modules
     from tvm.s_tir.meta_schedule.tir_integration import compile_tir
+
+    import tilefarm
+    from examples.classroom import modules
 
     db = tilefarm.connect(service.url, service.token, timeout_secs=20)
     target = db.target("local")
@@ -89,11 +90,9 @@ def test_a_lookup_for_another_target_is_a_miss(
 
 
 def test_events_end_with_a_terminal_event(service: Service, tuned_mm_relu: dict[str, Any]) -> None:
-    names: list[str] = []
     with service.http as http, http.stream("GET", f"/v1/jobs/{tuned_mm_relu['id']}/events") as stream:
-        for line in stream.iter_lines():
-            if line.startswith("event:"):
-                names.append(line.removeprefix("event:").strip())
+        lines = [line for line in stream.iter_lines() if line.startswith("event:")]
+    names = [line.removeprefix("event:").strip() for line in lines]
     assert names[-1] == "end"
     assert "job" in names
 
