@@ -11,6 +11,7 @@ from typing import Any
 
 from checks.target import canonical
 from tuner.errors import UnknownTargetError
+from tuner.plain_json import plain
 from tuner.tvm_light import load_tvm
 
 #: TVM's wheel is built for this triple; a canonical dict names `mtriple` only where it differs.
@@ -78,7 +79,7 @@ def resolve_tag(tag: str) -> dict[str, Any]:
 
 def canonical_of(exported: Mapping[str, Any]) -> dict[str, Any]:
     """The canonical dict of an exported target, once TVM and LLVM agree that it exists."""
-    found = canonical(_plain(exported))
+    found = canonical(plain(exported))
     make_target(found)
     return found
 
@@ -123,14 +124,3 @@ def _cpuinfo_flags() -> frozenset[str]:
         if line.startswith("flags"):
             return frozenset(line.partition(":")[2].split())
     return frozenset()
-
-
-def _plain(value: Any) -> Any:
-    """TVM's containers and boxed numbers as plain Python."""
-    if hasattr(value, "items"):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, bool | int | float) or value is None:
-        return value
-    return [_plain(item) for item in value]

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from tuner.errors import TraceError
+from tuner.plain_json import compact, plain
 from tuner.tvm_light import load_tvm
 
 #: TVM's own FFI reports a failed check as one of these.
@@ -17,14 +18,7 @@ TVM_ERRORS = (ValueError, TypeError, AttributeError, KeyError, IndexError, Runti
 
 def canonical_text(trace: Any) -> str:
     """The compact JSON text (sorted keys) of a `tvm.s_tir.Trace`."""
-    from tvm.s_tir.meta_schedule.utils import _json_de_tvm
-
-    return compact(_json_de_tvm(trace.as_json()))
-
-
-def compact(obj: Any) -> str:
-    """Plain JSON in the one form that is hashed and stored."""
-    return json.dumps(obj, sort_keys=True, separators=(",", ":"))
+    return compact(plain(trace.as_json()))
 
 
 def trace_hash(text: str) -> str:
@@ -32,15 +26,17 @@ def trace_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def apply_trace(trace: Any, mod: Any, *, rand_state: int = -1) -> Any:
-    """A `tvm.s_tir.Schedule` of `mod` with the trace (JSON text or object) replayed on it, decisions kept.
+def apply_trace(trace: Any, mod: Any, *, rand_state: int = 1) -> Any:
+    """A `tvm.s_tir.Schedule` of `mod` with the trace (JSON text or object) replayed on it.
+
+    Decisions are kept; those that the trace lacks are sampled from `rand_state`.
 
     Raises TraceError naming the cause where an instruction does not fit.
     """
     tvm = load_tvm()
     obj = _parsed(trace)
     try:
-        schedule = tvm.s_tir.Schedule(mod, seed=rand_state, debug_mask="none", error_render_level="none")
+        schedule = tvm.s_tir.Schedule(mod, seed=rand_state, debug_mask="none", error_render_level="fast")
         tvm.s_tir.Trace.apply_json_to_schedule(obj, schedule)
     except TVM_ERRORS as error:
         raise TraceError(f"the trace does not apply: {brief(error)}") from error

@@ -1,0 +1,131 @@
+"""The validator child: what a client sent, loaded by TVM inside a sandbox, comes back as plain data.
+
+`run` answers requests until the channel ends. An error of the client is an answer; a crash of TVM is seen by
+the parent as the child's death. It measures and searches nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from checks.target import TargetError
+from tuner import module as modules
+from tuner.errors import RequestError, TunerError, UnknownTargetError, WorkloadError
+from tuner.space.generator import check_space
+from tuner.space.spec import canonical_space, space_hash
+from tuner.target import canonical_of, resolve_tag
+from tuner.trace import trace_python
+from tuner.tvm_light import tvm_version
+
+Answer = dict[str, Any]
+
+
+class Channel(Protocol):
+    """The child's end of the pipe (sandbox.channel; an in-memory pair in tests)."""
+
+    def recv(self) -> tuple[dict[str, Any], list[bytes]]: ...
+
+    def send(self, obj: Mapping[str, Any], *blobs: bytes) -> None: ...
+
+
+def run(channel: Channel) -> None:
+    """The entry point `tuner.intake:run`."""
+    while True:
+        try:
+            request, _ = channel.recv()
+        except EOFError:
+            return
+        channel.send(answer(request))
+
+
+def answer(request: Mapping[str, Any]) -> Answer:
+    """One request's answer; a request that makes no sense is answered too."""
+    try:
+        handler = _OPERATIONS.get(str(request.get("op")))
+        if handler is None:
+            raise RequestError(f"there is no operation {request.get('op')!r}")
+        return handler(request)
+    except KeyError as error:
+        return _errors({"code": "bad_request", "function": None, "detail": f"the request lacks {error}"})
+    except TunerError as error:
+        return _errors(_as_json(error))
+
+
+def _module(request: Mapping[str, Any]) -> Answer:
+    """Every function is looked at, so that one answer names every fault."""
+    functions: list[Answer] = []
+    errors: list[Answer] = []
+    spaces = request.get("spaces") or {}
+    found = modules.prim_functions(modules.load_module(str(request["module"])))
+    for name in sorted(set(spaces) - set(found)):
+        detail = f"there is a design space for {name}, but no such function"
+        errors.append({"code": "bad_space", "function": name, "detail": detail})
+    for name, func in found.items():
+        try:
+            functions.append(_function(name, func, spaces.get(name)))
+        except TunerError as error:
+            errors.append({**_as_json(error), "function": name})
+    return {"functions": [] if errors else functions, "errors": errors, "tvm_version": tvm_version()}
+
+
+def _function(name: str, func: Any, space: Any) -> Answer:
+    workload = modules.workload_of(name, func)
+    canonical = None
+    if space is not None:
+        canonical = canonical_space(space, function=name)
+        check_space(canonical, modules.load_module(workload.module))
+    return {
+        "name": name,
+        "shash": workload.shash,
+        "module": workload.module,
+        "flops": workload.flops,
+        "args": [{"shape": list(shape), "dtype": dtype} for shape, dtype in workload.args],
+        "warnings": [] if workload.had_noalias else [_no_noalias(name)],
+        "space": canonical,
+        "space_hash": space_hash(canonical),
+    }
+
+
+def _no_noalias(name: str) -> Answer:
+    detail = (
+        f"{name} does not say tirx.noalias: it is tuned as if it did, but your own compile keeps your "
+        "function's attributes, and may run several times slower without it"
+    )
+    return {"code": "no_noalias", "function": name, "detail": detail}
+
+
+def _target(request: Mapping[str, Any]) -> Answer:
+    target = request["target"]
+    try:
+        if isinstance(target, Mapping) and set(target) == {"tag"}:
+            return {"canonical": resolve_tag(str(target["tag"]))}
+        return {"canonical": canonical_of(target)}
+    except (TargetError, UnknownTargetError) as error:
+        return {"errors": [{"code": error.code, "detail": error.detail}]}
+
+
+def _equal(request: Mapping[str, Any]) -> Answer:
+    left, right = (modules.load_module(str(request[side])) for side in ("a", "b"))
+    return {"equal": modules.structurally_equal(left, right)}
+
+
+def _python(request: Mapping[str, Any]) -> Answer:
+    mod = modules.load_module(str(request["module"]))
+    python, script = trace_python(str(request["trace"]), mod)
+    return {"trace_python": python, "script": script, "untuned_script": str(mod.script())}
+
+
+_OPERATIONS: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
+    "module": _module,
+    "target": _target,
+    "equal": _equal,
+    "python": _python,
+}
+
+
+def _errors(*errors: Answer) -> Answer:
+    return {"functions": [], "errors": list(errors), "tvm_version": tvm_version()}
+
+
+def _as_json(error: TunerError) -> Answer:
+    function = error.function if isinstance(error, WorkloadError) else None
+    return {"code": error.code, "function": function, "detail": error.detail}
