@@ -1,0 +1,47 @@
+"""Brings a database to this version's schema: `upgrade(url)`. The revisions stand in db/migrations/versions.
+
+There is no downgrade: a release expands the schema first and contracts it in a later one, so that the
+version before keeps working; a backup is the way back.
+"""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine
+
+from db.session import connect
+
+_SCRIPTS = Path(__file__).parent / "migrations"
+
+
+def upgrade(url: str) -> None:
+    """Apply every revision that the database at `url` lacks. It may run twice, and at once on several hosts."""
+    engine = connect(url, pool_size=1)
+    try:
+        config = _config()
+        config.attributes["engine"] = engine
+        command.upgrade(config, "head")
+    finally:
+        engine.dispose()
+
+
+def head_revision() -> str:
+    """The revision that this version's code needs."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None
+    return head
+
+
+def current_revision(engine: Engine) -> str | None:
+    """The revision of a database; None where it was never migrated."""
+    with engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
+    return config
