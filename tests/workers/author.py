@@ -1,0 +1,184 @@
+"""The entry of a child that writes the modules and traces which the tests measure."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from sandbox.channel import Channel
+from tuner.tvm_light import load_tvm
+
+tvm = load_tvm()
+from tvm import te, topi  # noqa: E402
+from tvm.s_tir import Schedule  # noqa: E402
+from tvm.script import tirx as T  # noqa: E402
+
+
+def run(channel: Channel) -> None:
+    mm = matmul(128)
+    channel.send(
+        {
+            "mm": save(mm),
+            "mm_tiled": trace(mm, tiled),
+            "mm_slow": trace(mm, slow),
+            "mm_wrong": trace(mm, wrong),
+            "mm_unrolled": trace(matmul(128), endless_unroll),
+            "mm_big": save(matmul(1024)),
+            "mm_big_tiled": trace(matmul(1024), tiled),
+            "scale": save(workload([a := te.placeholder((64, 64), name="A"), topi.multiply(a, 2.0)])),
+            "log": save(workload([a := te.placeholder((64, 64), name="A"), topi.log(a)])),
+            "sqrt_wrong": trace(None, lambda sch: None),
+            "in_place": save(module_of(in_place)),
+            "endless": save(module_of(endless)),
+            "crash": save(module_of(crash)),
+            "scalar": save(module_of(scalar)),
+            "gather": save(module_of(gather)),
+            "conv_int64": save(conv2d_int64()),
+            "add_int64": save(add_int64()),
+            "dense": save(dense()),
+            "half": save(half("float16")),
+            "bfloat": save(half("bfloat16")),
+            "bools": save(bools()),
+        }
+    )
+
+
+def module_of(function: Any) -> Any:
+    return tvm.IRModule({"main": function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)})
+
+
+def workload(tensors: list[Any], **options: Any) -> Any:
+    return module_of(te.create_prim_func(tensors, **options))
+
+
+def save(module: Any) -> str:
+    return str(tvm.ir.save_json(module))
+
+
+def trace(module: Any, schedule: Callable[[Any], None]) -> str:
+    if module is None:
+        return "[[],[]]"
+    sch = Schedule(module, debug_mask="none")
+    schedule(sch)
+    return json.dumps(plain(sch.trace.as_json()))
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return str(value)
+    if hasattr(value, "value"):
+        return value.value
+    if value is None or isinstance(value, int | float):
+        return value
+    return [plain(item) for item in value]
+
+
+def matmul(size: int) -> Any:
+    a, b = te.placeholder((size, size), name="A"), te.placeholder((size, size), name="B")
+    k = te.reduce_axis((0, size), name="k")
+    return workload([a, b, te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
+
+
+def tiled(sch: Any) -> None:
+    block = sch.get_sblock("C", func_name="main")
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, 8])
+    j0, j1 = sch.split(j, [None, 32])
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.vectorize(j1)
+    sch.parallel(i0)
+    sch.decompose_reduction(block, k)
+
+
+def slow(sch: Any) -> None:
+    """Strided on purpose: the reduction innermost, columns outermost."""
+    i, j, k = sch.get_loops(sch.get_sblock("C", func_name="main"))
+    sch.reorder(j, i, k)
+
+
+def wrong(sch: Any) -> None:
+    """The accumulation in integers, which changes what is computed."""
+    block = sch.get_sblock("C", func_name="main")
+    copied = sch.cache_read(block, 0, "global")
+    sch.unsafe_set_dtype(copied, 0, "int8")
+
+
+def endless_unroll(sch: Any) -> None:
+    for loop in sch.get_loops(sch.get_sblock("C", func_name="main")):
+        sch.unroll(loop)
+
+
+@T.prim_func(s_tir=True)
+def in_place(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")) -> None:
+    for i in range(256):
+        with T.sblock("update"):
+            vi = T.axis.spatial(256, i)
+            T.reads(A[vi], B[vi])
+            T.writes(A[vi])
+            A[vi] = A[vi] * T.float32(3) + B[vi]
+
+
+@T.prim_func(s_tir=True)
+def endless(A: T.Buffer((16,), "int64")) -> None:
+    for i, j, k in T.grid(16, 1 << 20, 1 << 20):
+        with T.sblock("spin"):
+            vi, vj, vk = T.axis.remap("SRR", [i, j, k])
+            T.reads(A[vi])
+            T.writes(A[vi])
+            with T.init():
+                A[vi] = T.int64(0)
+            A[vi] = (A[vi] * T.int64(3) + T.Cast("int64", vj)) ^ (T.Cast("int64", vk) + A[vi] * A[vi])
+
+
+@T.prim_func(s_tir=True)
+def crash(A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")) -> None:
+    for i in range(16):
+        with T.sblock("far"):
+            vi = T.axis.spatial(16, i)
+            T.reads(A[0:16], B[vi])
+            T.writes(B[vi])
+            B[vi] = A[vi * 100000000 + B[vi] * 100000000 + 100000000]
+
+
+@T.prim_func(s_tir=True)
+def scalar(A: T.Buffer((16,), "float32"), n: T.int32) -> None:
+    for i in range(16):
+        with T.sblock("add"):
+            vi = T.axis.spatial(16, i)
+            A[vi] = A[vi] + T.Cast("float32", n)
+
+
+@T.prim_func(s_tir=True)
+def gather(A: T.Buffer((16, 4), "float32"), I: T.Buffer((32,), "int32"), B: T.Buffer((32, 4), "float32")) -> None:  # noqa: E741
+    for i, j in T.grid(32, 4):
+        with T.sblock("gather"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[0:16, vj], I[vi])
+            T.writes(B[vi, vj])
+            B[vi, vj] = A[I[vi], vj]
+
+
+def conv2d_int64() -> Any:
+    data = te.placeholder((1, 3, 16, 16), name="data", dtype="int64")
+    kernel = te.placeholder((4, 3, 3, 3), name="kernel", dtype="int64")
+    out = topi.nn.conv2d_nchw(data, kernel, 1, 1, 1, "int64")
+    return workload([data, kernel, out], index_dtype_override="int64")
+
+
+def add_int64() -> Any:
+    a, b = te.placeholder((8, 1, 4), name="a", dtype="int64"), te.placeholder((5, 4), name="b", dtype="int64")
+    return workload([a, b, topi.add(a, b)], index_dtype_override="int64")
+
+
+def dense() -> Any:
+    data, weight = te.placeholder((16, 64), name="data"), te.placeholder((32, 64), name="weight")
+    return workload([data, weight, topi.nn.dense(data, weight)])
+
+
+def half(dtype: str) -> Any:
+    a = te.placeholder((32, 32), name="A", dtype=dtype)
+    return workload([a, topi.add(a, a)])
+
+
+def bools() -> Any:
+    a, b = te.placeholder((32,), name="A", dtype="int8"), te.placeholder((32,), name="B", dtype="uint16")
+    return workload([a, b, topi.less(topi.cast(a, "int32"), topi.cast(b, "int32"))])

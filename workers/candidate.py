@@ -1,0 +1,149 @@
+"""The entry of the disposable child that builds, checks and times one candidate.
+
+Its life: take the order; replay, build, generate code; say "built"; wait for the token that carries the
+device's cores and the best time so far; fill inputs, run once, compare, time; answer; end. Every way to
+fail that Python can see is answered as an outcome; the others its parent reads from how the child ended.
+
+Order in: {"module", "trace", "target", "policy", "linker"}. Out: {"built": true, "stage_secs"}, or at once
+the final answer {"outcome", "run_secs", "error", "stage_secs"}. Token in: {"reference": directory, "cpus",
+"threads", "best_latency_secs"}. Out: the final answer.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from db.states import Outcome
+from sandbox.channel import Channel
+from tuner.tvm_light import load_tvm
+from workers.compare import difference
+from workers.inputs import Array
+from workers.messages import MeasurePolicy
+from workers.program import ENTRY, Program, compile_module, link, load_module, replay
+from workers.reference_files import Reference, read_reference
+from workers.timing import cut_off, repeats, start_thread_pool, timed_call
+
+MAX_ERROR_CHARS = 4000
+
+
+class _Ended(Exception):  # noqa: N818 - carries an outcome, not an error
+    """The candidate has its outcome."""
+
+    def __init__(self, outcome: Outcome, error: str, run_secs: list[float] | None = None) -> None:
+        super().__init__(error)
+        self.outcome = outcome
+        self.error = error
+        self.run_secs = run_secs
+
+
+class _Stages:
+    def __init__(self) -> None:
+        self.secs: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str, failure: Outcome) -> Iterator[None]:
+        """Count the stage's seconds; whatever it raises becomes its outcome."""
+        began = time.perf_counter()
+        try:
+            yield
+        except _Ended:
+            raise
+        except Exception as error:  # the child-process boundary: a candidate's failure is data
+            raise _Ended(failure, describe(error)) from error
+        finally:
+            self.secs[name] = self.secs.get(name, 0.0) + time.perf_counter() - began
+
+
+def run(channel: Channel) -> None:
+    order, _ = channel.recv()
+    stages = _Stages()
+    try:
+        program = _build(order, stages)
+        channel.send({"built": True, "stage_secs": stages.secs})
+        token, _ = channel.recv()
+        run_secs = _measure(program, token, MeasurePolicy.from_json(order["policy"]), stages)
+        answer: dict[str, Any] = {"outcome": Outcome.OK, "run_secs": run_secs, "error": None}
+    except _Ended as ended:
+        answer = {"outcome": ended.outcome, "run_secs": ended.run_secs, "error": ended.error}
+    channel.send({**answer, "stage_secs": stages.secs})
+
+
+def describe(error: BaseException) -> str:
+    """The last lines of an exception's text: TVM puts a trace of its own code before the reason."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = " | ".join(lines[-6:]) or "no message"
+    return f"{type(error).__name__}: {text}"[:MAX_ERROR_CHARS]
+
+
+def _build(order: dict[str, Any], stages: _Stages) -> Program:
+    with stages.stage("replay", Outcome.REJECTED):
+        scheduled = replay(load_module(order["module"]), order["trace"])
+    with stages.stage("build", Outcome.BUILD_ERROR):
+        runtime = compile_module(scheduled, order["target"])
+        return link(runtime, linker=order["linker"], directory=Path.cwd())
+
+
+def _measure(program: Program, token: dict[str, Any], policy: MeasurePolicy, stages: _Stages) -> list[float]:
+    tvm = load_tvm()
+    with stages.stage("load", Outcome.RUN_ERROR):
+        _take_cores(token["cpus"], token["threads"])
+        reference = read_reference(Path(token["reference"]))
+        inputs = reference.inputs()
+        tensors = [
+            tvm.runtime.empty(array.shape, parameter.dtype)
+            for array, parameter in zip(inputs, reference.parameters, strict=True)
+        ]
+        _fill(tensors, inputs)
+
+    def call() -> None:
+        program.call(*tensors)
+
+    def evaluate(number: int) -> float:
+        timer = program.module.time_evaluator(ENTRY, tvm.cpu(), number=number, repeat=1)
+        return float(timer(*tensors).results[0])
+
+    limit = cut_off(policy, token["best_latency_secs"])
+    with stages.stage("check", Outcome.RUN_ERROR):
+        probe_secs = timed_call(call, limit)
+        _check(tensors, reference)
+    with stages.stage("measure", Outcome.RUN_ERROR):
+        _fill(tensors, inputs)
+        if probe_secs < 0.25 * policy.run_timeout_secs:
+            probe_secs = timed_call(call, limit)
+        else:
+            return [probe_secs]
+        if limit is not None and probe_secs > limit.limit_secs:
+            ratio = probe_secs / limit.limit_secs * policy.cut_off_ratio
+            raise _Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
+        return repeats(call, evaluate, estimate_secs=probe_secs, policy=policy)
+
+
+def _take_cores(cpus: list[int], threads: int) -> None:
+    os.sched_setaffinity(0, cpus)
+    # Read by TVM's thread pool when it starts: its own guess halves the cores, and it binds from core 0 on.
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    if sorted(cpus) != list(range(len(cpus))):
+        os.environ["TVM_BIND_THREADS"] = "0"
+    start_thread_pool(threads)
+
+
+def _fill(tensors: list[Any], inputs: list[Array]) -> None:
+    for tensor, array in zip(tensors, inputs, strict=True):
+        tensor.copyfrom(array)
+
+
+def _check(tensors: list[Any], reference: Reference) -> None:
+    for index, expected in reference.outputs().items():
+        parameter = reference.parameters[index]
+        error = difference(
+            parameter.name,
+            tensors[index].numpy(),
+            expected,
+            dtype=parameter.dtype,
+            reduction_length=reference.reduction_length,
+        )
+        if error is not None:
+            raise _Ended(Outcome.WRONG_OUTPUT, error)

@@ -1,0 +1,122 @@
+"""The device that is timed on: what it is, and the exclusive right to it.
+
+The worker process never loads TVM: the target is asked of a sandboxed child (workers/detect_child.py).
+"""
+
+import fcntl
+import os
+import platform
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox.errors import SandboxError
+from sandbox.fork_server import ForkServer
+from sandbox.limits import Limits
+from workers.errors import DeviceError
+
+_DETECT_TIMEOUT_SECS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A set of CPUs that is timed on as one."""
+
+    #: Unique on its host, such as cpu-0-1.
+    name: str
+    #: Model and cores: numbers are compared only within one class.
+    device_class: str
+    cpus: tuple[int, ...]
+    memory_bytes: int
+    facts: dict[str, Any]
+    lock_path: Path
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Nobody else on this host times on the device meanwhile; waits for its turn.
+
+        The kernel gives the lock back when a process dies. Containers of one host share the lock's directory.
+        """
+        try:
+            self.lock_path.parent.mkdir(parents=True, exist_ok=True)
+            file = self.lock_path.open("a")
+        except OSError as error:
+            raise DeviceError(f"the lock of {self.name}, {self.lock_path}: {error}") from error
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectedTarget:
+    """The local CPU as TVM sees it."""
+
+    #: Canonical dict.
+    target: dict[str, Any]
+    tvm_version: str
+
+
+def find_device(kind: str, *, num_cores: int | None, lock_dir: Path) -> Device:
+    """The local device of this kind; raises DeviceError where there is none, or none that can be served."""
+    if kind == "cuda":
+        if not list(Path("/dev").glob("nvidia[0-9]*")):
+            raise DeviceError("a CUDA worker was asked for, but this host has no NVIDIA GPU (/dev/nvidia0)")
+        raise DeviceError("a CUDA worker was asked for; this release times CPU targets only")
+    if kind != "cpu":
+        raise DeviceError(f"unknown kind of device {kind!r}; known are cpu and cuda")
+    allowed = sorted(os.sched_getaffinity(0))
+    if num_cores is not None and not 1 <= num_cores <= len(allowed):
+        raise DeviceError(f"{num_cores} cores were asked for; this process may use {len(allowed)}")
+    cpus = tuple(allowed[:num_cores])
+    name = "cpu-" + "-".join(str(cpu) for cpu in cpus)
+    model = cpu_model()
+    return Device(
+        name=name,
+        device_class=f"{model} {len(cpus)}c",
+        cpus=cpus,
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        facts={
+            "cpu_model": model,
+            "kernel": platform.release(),
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "governor": _governor(cpus[0]),
+            "host_cores": os.cpu_count(),
+        },
+        lock_path=lock_dir / f"{name}.lock",
+    )
+
+
+def detect_target(server: ForkServer, *, num_cores: int) -> DetectedTarget:
+    """Ask a child, because TVM is not loaded here; raises DeviceError where it cannot tell."""
+    try:
+        with server.spawn("workers.detect_child:run", limits=Limits()) as child:
+            child.send({"num_cores": num_cores})
+            answer, _ = child.recv(_DETECT_TIMEOUT_SECS)
+    except SandboxError as error:
+        raise DeviceError(f"the CPU's target could not be detected: {error}") from error
+    return DetectedTarget(target=answer["target"], tvm_version=answer["tvm_version"])
+
+
+def host_name() -> str:
+    return socket.gethostname()
+
+
+def cpu_model() -> str:
+    """As the kernel names it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def _governor(cpu: int) -> str | None:
+    try:
+        return Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor").read_text().strip()
+    except OSError:
+        return None

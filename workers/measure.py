@@ -1,0 +1,234 @@
+"""A chunk of trials on one device: builds side by side, measurements one at a time, outcomes as they come.
+
+Pure of Celery and HTTP: outcomes leave through `publish`. A trial that was dropped publishes nothing. Where
+the target uses all of the device's cores, builds and measurements take turns; else the next trials are
+built while one is measured.
+"""
+
+import dataclasses
+import hashlib
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from db.states import Outcome, Purpose
+from sandbox.fork_server import ForkServer
+from workers.device import Device
+from workers.errors import ReferenceFailed
+from workers.holding import Attempt, Holding
+from workers.messages import (
+    MeasureChunk,
+    MessageError,
+    TrialOrder,
+    TrialOutcome,
+    TrialStarted,
+    unpack_text,
+)
+from workers.plan import Planned, Tally, plan
+from workers.reference import ReferenceCache
+from workers.shot import Shot, ShotResult, Token
+
+#: Begins the error of a trial whose whole task cannot be measured: the tuner service fails the task with it.
+REFERENCE_PREFIX = "reference: "
+Publish = Callable[[TrialStarted | TrialOutcome], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Measurer:
+    """Measures chunks, one at a time."""
+
+    server: ForkServer
+    device: Device
+    references: ReferenceCache
+    holding: Holding
+    #: The linker's path; None: code is loaded in process.
+    linker: str | None
+    tvm_version: str
+    worker_id: Callable[[], str]
+    #: Called from several threads.
+    publish: Publish
+    #: Built children that may wait for the device.
+    max_waiting: int = 8
+    _stage_secs: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def stage_secs(self) -> dict[str, float]:
+        """Seconds by stage since the start, over all children."""
+        with self._lock:
+            return dict(self._stage_secs)
+
+    def run(self, chunk: MeasureChunk) -> None:
+        """Measure every trial of the chunk that is not dropped meanwhile.
+
+        Raises MessageError where the chunk does not read, SandboxError where the farm itself fails.
+        """
+        module_text = unpack_text(chunk.module)
+        attempts = [Attempt(order.trial_id, order.attempt) for order in chunk.trials]
+        self.holding.take(attempts)
+        try:
+            digest = hashlib.sha256(module_text.encode()).hexdigest()
+            if digest != chunk.module_sha256:
+                raise MessageError(f"the module's hash is {digest}, not {chunk.module_sha256}")
+            reference = self.references.get(chunk, module_text, holding=self.holding, attempts=attempts)
+            _Run(measurer=self, chunk=chunk, module_text=module_text, reference=reference).run()
+        except ReferenceFailed as error:
+            self._fail_all(chunk.trials, str(error))
+        finally:
+            self.holding.release(attempts)
+
+    def announce(self, attempt: Attempt) -> None:
+        self.publish(
+            TrialStarted(trial_id=attempt.trial_id, attempt=attempt.attempt, worker_id=self.worker_id())
+        )
+
+    def report(
+        self,
+        order: TrialOrder,
+        result: ShotResult,
+        *,
+        incumbent_run_secs: tuple[float, ...] | None = None,
+    ) -> None:
+        self.publish(
+            TrialOutcome(
+                trial_id=order.trial_id,
+                attempt=order.attempt,
+                worker_id=self.worker_id(),
+                outcome=result.outcome,
+                run_secs=result.run_secs,
+                incumbent_run_secs=incumbent_run_secs,
+                error=result.error,
+                stage_secs=dict(result.stage_secs),
+                device_class=self.device.device_class,
+                tvm_version=self.tvm_version,
+            )
+        )
+        with self._lock:
+            self._stage_secs.update(result.stage_secs)
+
+    def _fail_all(self, orders: tuple[TrialOrder, ...], reason: str) -> None:
+        result = ShotResult(outcome=Outcome.REJECTED, error=f"{REFERENCE_PREFIX}{reason}"[:4000])
+        for order in orders:
+            if not self.holding.dropped(Attempt(order.trial_id, order.attempt)):
+                self.report(order, result)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """One chunk under way."""
+
+    measurer: Measurer
+    chunk: MeasureChunk
+    module_text: str
+    reference: Path
+    #: Of the chunk's search; falls as its trials come in.
+    best_secs: float | None = None
+    tallies: dict[Attempt, Tally] = field(default_factory=dict)
+    _waiting: deque[tuple[Planned, Shot, Future[None]]] = field(default_factory=deque)
+
+    def run(self) -> None:
+        self.best_secs = self.chunk.best_latency_secs
+        for planned, shot in self._built():
+            tally = self.tallies.setdefault(planned.attempt, Tally())
+            try:
+                if tally.failure is None:
+                    self._measure(planned, shot)
+            finally:
+                shot.close()
+            if self.measurer.holding.dropped(planned.attempt):
+                continue
+            if shot.result is not None:
+                tally.add(planned, shot.result)
+            if planned.last:
+                result, incumbent_run_secs = tally.conclude()
+                self.measurer.report(planned.order, result, incumbent_run_secs=incumbent_run_secs)
+                self.measurer.holding.release([planned.attempt])
+
+    def _built(self) -> Iterator[tuple[Planned, Shot]]:
+        """Shots in order, each built or failed; at most `max_waiting` are ahead of the one yielded."""
+        plans = plan(self.chunk)
+        ahead = self.measurer.max_waiting
+        with ThreadPoolExecutor(self._builders, thread_name_prefix="build") as pool:
+            try:
+                self._start(pool, plans, ahead)
+                while self._waiting:
+                    if self._takes_turns:
+                        for _, _, future in self._waiting:
+                            future.result()
+                    planned, shot, future = self._waiting[0]
+                    future.result()
+                    yield planned, shot
+                    self._waiting.popleft()
+                    if not self._takes_turns:
+                        self._start(pool, plans, 1)
+                    elif not self._waiting:
+                        self._start(pool, plans, ahead)
+            finally:
+                for _, shot, future in self._waiting:
+                    if not future.cancel():
+                        future.exception()
+                    shot.close()
+
+    def _start(self, pool: ThreadPoolExecutor, plans: Iterator[Planned], count: int) -> None:
+        for planned in islice(plans, count):
+            shot = Shot(
+                server=self.measurer.server,
+                holding=self.measurer.holding,
+                attempt=planned.attempt,
+                policy=self.chunk.policy,
+            )
+            self._waiting.append((planned, shot, pool.submit(self._build, planned, shot)))
+
+    def _build(self, planned: Planned, shot: Shot) -> None:
+        tally = self.tallies.get(planned.attempt)
+        failed = tally is not None and tally.failure is not None
+        if failed or self.measurer.holding.dropped(planned.attempt):
+            return
+        if planned.first:
+            self.measurer.announce(planned.attempt)
+        try:
+            trace = unpack_text(planned.trace)
+        except MessageError as error:
+            shot.result = ShotResult(outcome=Outcome.REJECTED, error=str(error))
+            return
+        order = {
+            "module": self.module_text,
+            "trace": trace,
+            "target": self.chunk.target,
+            "policy": dataclasses.asdict(self.chunk.policy),
+            "linker": self.measurer.linker,
+        }
+        shot.build(order, threads=self._threads)
+
+    def _measure(self, planned: Planned, shot: Shot) -> None:
+        device = self.measurer.device
+        searching = planned.order.purpose == Purpose.SEARCH
+        token = Token(
+            reference=self.reference,
+            cpus=device.cpus[-self._threads :],
+            threads=self._threads,
+            best_latency_secs=self.best_secs if searching else None,
+        )
+        with device.exclusive():
+            shot.measure(token)
+        result = shot.result
+        if searching and result is not None and result.outcome == Outcome.OK and result.run_secs:
+            latency_secs = sorted(result.run_secs)[len(result.run_secs) // 2]
+            self.best_secs = latency_secs if self.best_secs is None else min(latency_secs, self.best_secs)
+
+    @property
+    def _threads(self) -> int:
+        """Cores that the target names, as far as the device has them."""
+        return max(1, min(int(self.chunk.target.get("num-cores", 1)), len(self.measurer.device.cpus)))
+
+    @property
+    def _takes_turns(self) -> bool:
+        return self._threads >= len(self.measurer.device.cpus)
+
+    @property
+    def _builders(self) -> int:
+        cores = len(self.measurer.device.cpus)
+        return cores if self._takes_turns else cores - self._threads

@@ -1,0 +1,132 @@
+"""Inside a child: from texts to a callable kernel, built exactly as a consumer of the record builds it.
+
+Layout rewrite blocks stay: a consumer runs them on every call. It times nothing and compares nothing.
+"""
+
+import json
+import math
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.target import make_target
+from tuner.tvm_light import load_tvm
+from workers.errors import ProgramError
+from workers.inputs import Parameter
+
+#: The only function of a workload in canonical form.
+ENTRY = "main"
+_LINK_TIMEOUT_SECS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A loaded kernel; `module` must live as long as `call`."""
+
+    module: Any
+    call: Any
+
+
+def load_module(text: str) -> Any:
+    tvm = load_tvm()
+    module = tvm.ir.load_json(text)
+    if not isinstance(module, tvm.IRModule) or not module.functions:
+        raise ProgramError("the workload is no IRModule with a function")
+    return module
+
+
+def replay(module: Any, trace_text: str) -> Any:
+    """The scheduled module; raises what TVM raises where the trace does not fit."""
+    load_tvm()
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import Trace
+
+    schedule = Schedule(module, debug_mask="none", error_render_level="fast")
+    Trace.apply_json_to_schedule(json.loads(trace_text), schedule)
+    return schedule.mod
+
+
+def compile_module(module: Any, target: dict[str, Any]) -> Any:
+    """TVM's runtime module, before code generation. The target's kind decides the way."""
+    tvm = load_tvm(str(target.get("kind")))
+    if target["kind"] != "llvm":
+        raise ProgramError(f"this worker builds for llvm, not for {target['kind']!r}")
+    return tvm.tirx.build(module, make_target(target), "default")
+
+
+def link(runtime: Any, *, linker: str | None, directory: Path) -> Program:
+    """Generate code and make it callable: an object and `ld -shared`, or in process where there is no ld."""
+    tvm = load_tvm()
+    if linker is None or runtime.imports:
+        return Program(module=runtime, call=runtime.get_function(ENTRY))
+    object_path, library_path = directory / "kernel.o", directory / "kernel.so"
+    runtime.write_to_file(str(object_path), "o")
+    done = subprocess.run(
+        [linker, "-shared", "-o", str(library_path), str(object_path)],
+        capture_output=True,
+        timeout=_LINK_TIMEOUT_SECS,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ProgramError(f"ld ended with {done.returncode}: {done.stderr.decode(errors='replace')[:500]}")
+    loaded = tvm.runtime.load_module(str(library_path))
+    return Program(module=loaded, call=loaded.get_function(ENTRY))
+
+
+def parameters(module: Any) -> list[Parameter]:
+    """The buffer parameters in order; raises ProgramError for scalars and shapes that are not concrete."""
+    function = module[ENTRY]
+    found = []
+    for variable in function.params:
+        if variable not in function.buffer_map:
+            raise ProgramError(f"parameter {variable.name!r} is no buffer")
+        buffer = function.buffer_map[variable]
+        shape = tuple(_concrete(extent, str(buffer.name)) for extent in buffer.shape)
+        found.append(Parameter(name=str(buffer.name), shape=shape, dtype=str(buffer.dtype)))
+    return found
+
+
+def output_indices(module: Any) -> list[int]:
+    """The parameters that some block writes (in-place ones too); all of them where no block tells."""
+    function = module[ENTRY]
+    buffers = [function.buffer_map[variable] for variable in function.params]
+    written = [region.buffer for block in blocks(module) for region in block.writes]
+    found = [index for index, buffer in enumerate(buffers) if any(buffer.same_as(item) for item in written)]
+    return found or list(range(len(buffers)))
+
+
+def reduction_length(module: Any) -> int:
+    """The longest sum: the product of a block's reduction extents, the largest over the blocks."""
+    return max((_reduction_extent(block) for block in blocks(module)), default=1)
+
+
+def blocks(module: Any) -> Iterator[Any]:
+    """Every block of the workload's function, the root included."""
+    tvm = load_tvm()
+    found: list[Any] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tvm.tirx.SBlock):
+            found.append(node)
+
+    tvm.tirx.stmt_functor.post_order_visit(module[ENTRY].body, visit)
+    return iter(found)
+
+
+def _reduction_extent(block: Any) -> int:
+    tvm = load_tvm()
+    extents = [
+        int(axis.dom.extent)
+        for axis in block.iter_vars
+        if axis.iter_type == tvm.tirx.IterVar.CommReduce and isinstance(axis.dom.extent, tvm.tirx.IntImm)
+    ]
+    return math.prod(extents)
+
+
+def _concrete(extent: Any, name: str) -> int:
+    try:
+        return int(extent)
+    except TypeError as error:
+        raise ProgramError(f"parameter {name!r} has an extent that is not concrete: {extent}") from error

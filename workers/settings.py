@@ -1,0 +1,47 @@
+"""The worker's settings, read once from TILEFARM_ variables."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AnyHttpUrl, Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+class WorkerSettings(BaseSettings):
+    """One worker: one device."""
+
+    model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True, extra="ignore")
+
+    #: Of the API that the worker joins.
+    url: AnyHttpUrl = AnyHttpUrl("http://127.0.0.1:8080")
+    #: With scope `worker`.
+    token: SecretStr = SecretStr("")
+    #: Overrides the broker that the API names.
+    broker_url: str | None = None
+    #: Artifacts and references; made if missing.
+    work_dir: Path = Path(tempfile.gettempdir()) / "tilefarm-worker"
+    #: Device locks; containers of one host share it. None: below the system's temp directory.
+    lock_dir: Path = Path(tempfile.gettempdir()) / "tilefarm-locks"
+    #: Target profiles that this worker serves, a comma list; empty: the profile of its own target.
+    profiles: Annotated[tuple[str, ...], NoDecode] = ()
+    #: Unique in the fleet; a join under the same name replaces the predecessor. None: host and device.
+    worker_name: str | None = None
+    worker_device: Literal["cpu", "cuda"] = "cpu"
+    #: Cores to time on; None: all that this process may use.
+    worker_cores: int | None = Field(default=None, ge=1)
+    #: auto: `ld` where there is one; none: code is loaded in process.
+    worker_linker: Literal["auto", "none"] = "auto"
+    #: Built children that may wait for the device.
+    worker_max_waiting: int = Field(default=8, ge=1, le=64)
+    reference_timeout_secs: float = Field(default=60.0, gt=0)
+    reference_cache_bytes: int = Field(default=2 << 30, ge=0)
+    #: How long outcomes are offered to a broker that does not answer.
+    publish_timeout_secs: float = Field(default=120.0, gt=0)
+
+    @field_validator("profiles", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(name.strip() for name in value.split(",") if name.strip())
+        return value

@@ -1,0 +1,158 @@
+"""One build and one measurement of one trace, in one disposable child, seen from the worker.
+
+It turns every way a child can end into an outcome. What to shoot, and when, is measure.py's.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from db.states import Outcome
+from sandbox.child import Child
+from sandbox.errors import ChannelError, ChildDied, ChildTimeout, SpawnRefused
+from sandbox.fork_server import ForkServer
+from sandbox.limits import Limits
+from workers.holding import Attempt, Holding
+from workers.messages import MeasurePolicy
+from workers.timing import cut_off
+
+_MAX_ERROR_CHARS = 4000
+_FILE_BYTES = 256 << 20
+#: Of a child's processor time beyond its two time limits, before the kernel ends it.
+_CPU_SLACK_SECS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShotResult:
+    """How one child fared."""
+
+    outcome: Outcome
+    run_secs: tuple[float, ...] | None = None
+    error: str | None = None
+    stage_secs: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What a built child needs to measure: the right to the device's cores."""
+
+    reference: Path
+    cpus: tuple[int, ...]
+    threads: int
+    best_latency_secs: float | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Shot:
+    """A child from its spawn to its answer; `close` ends it in any case."""
+
+    server: ForkServer
+    holding: Holding
+    attempt: Attempt
+    policy: MeasurePolicy
+    #: Set as soon as the outcome is known; a shot that was dropped never has one.
+    result: ShotResult | None = None
+    _child: Child | None = None
+    _built_at: float = 0.0
+
+    def build(self, order: Mapping[str, Any], *, threads: int) -> None:
+        """Start the child and wait until it is built, or has failed."""
+        if self.holding.dropped(self.attempt):
+            return
+        try:
+            child = self.server.spawn("workers.candidate:run", limits=_limits(self.policy, threads))
+        except SpawnRefused as error:
+            self.result = _failed(Outcome.BUILD_ERROR, str(error))
+            return
+        self._child = child
+        self.holding.attach(child, [self.attempt])
+        try:
+            child.send(order)
+            answer, _ = child.recv(self.policy.build_timeout_secs)
+        except ChildTimeout:
+            limit = f"the build took more than {self.policy.build_timeout_secs:g} s"
+            self.result = _failed(Outcome.BUILD_TIMEOUT, limit)
+        except (ChildDied, ChannelError) as error:
+            self.result = _failed(Outcome.BUILD_ERROR, _death("the build", error))
+        else:
+            if "outcome" in answer:
+                self.result = _result(answer)
+        self._built_at = time.monotonic()
+        if self.result is not None:
+            self.close()
+
+    def measure(self, token: Token) -> None:
+        """Hand over the cores and wait for the answer. Nothing to do where the build has failed."""
+        if self._child is None or self.result is not None or self.holding.dropped(self.attempt):
+            return
+        waited_secs = time.monotonic() - self._built_at
+        try:
+            self._child.send(
+                {
+                    "reference": str(token.reference),
+                    "cpus": list(token.cpus),
+                    "threads": token.threads,
+                    "best_latency_secs": token.best_latency_secs,
+                }
+            )
+            answer, _ = self._child.recv(self.policy.run_timeout_secs)
+        except ChildTimeout:
+            limit = f"the run took more than {self.policy.run_timeout_secs:g} s"
+            self.result = _failed(Outcome.RUN_TIMEOUT, limit)
+        except ChildDied as error:
+            self.result = self._read_death(error, token)
+        except ChannelError as error:
+            self.result = _failed(Outcome.RUN_ERROR, str(error))
+        else:
+            result = _result(answer)
+            stages = {**result.stage_secs, "wait": waited_secs}
+            self.result = ShotResult(
+                outcome=result.outcome, run_secs=result.run_secs, error=result.error, stage_secs=stages
+            )
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self.holding.detach(self._child)
+            self._child = None
+
+    def _read_death(self, error: ChildDied, token: Token) -> ShotResult:
+        limit = cut_off(self.policy, token.best_latency_secs)
+        if limit is not None and error.reason == "SIGALRM":
+            best = f"the best so far takes {token.best_latency_secs:.3g} s"
+            text = f"stopped after {limit.alarm_secs:.3g} s; {best}"
+            return ShotResult(outcome=Outcome.CUT_OFF, run_secs=(limit.alarm_secs,), error=text)
+        return _failed(Outcome.RUN_ERROR, _death("the run", error))
+
+
+def _limits(policy: MeasurePolicy, threads: int) -> Limits:
+    cpu_secs = policy.build_timeout_secs + threads * policy.run_timeout_secs + _CPU_SLACK_SECS
+    return Limits(
+        address_space_bytes=policy.memory_limit_bytes, cpu_secs=cpu_secs, file_size_bytes=_FILE_BYTES
+    )
+
+
+def _failed(outcome: Outcome, error: str) -> ShotResult:
+    return ShotResult(outcome=outcome, error=error[:_MAX_ERROR_CHARS])
+
+
+def _death(what: str, error: ChildDied | ChannelError) -> str:
+    stderr = error.stderr.strip().splitlines() if isinstance(error, ChildDied) else []
+    said = f"; it said: {' | '.join(stderr[-3:])}" if stderr else ""
+    return f"{what} died: {error}{said}"
+
+
+def _result(answer: Mapping[str, Any]) -> ShotResult:
+    """A child's final answer. The child is not trusted: what does not read is a run error."""
+    try:
+        secs = answer.get("run_secs")
+        return ShotResult(
+            outcome=Outcome(answer["outcome"]),
+            run_secs=None if secs is None else tuple(float(number) for number in secs)[:10_000],
+            error=None if answer.get("error") is None else str(answer["error"])[:_MAX_ERROR_CHARS],
+            stage_secs={str(name): float(value) for name, value in answer.get("stage_secs", {}).items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return _failed(Outcome.RUN_ERROR, f"the child's answer does not read: {error}")

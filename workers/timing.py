@@ -1,0 +1,112 @@
+"""Inside a child: how long one call takes. It knows policies and clocks, not where the kernel came from."""
+
+import math
+import signal
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from workers.messages import MeasurePolicy
+
+#: Below this the evaluator inside TVM counts, whose calls cost nothing; above it Python's clock does as well.
+_SHORT_CALL_SECS = 1e-3
+#: The first call of a kernel pays page faults and cold caches: the alarm never rings earlier than this.
+_LEAST_ALARM_SECS = 5e-3
+_MOST_CALLS = 100_000
+#: Repeats end when they have taken this share of the run's time limit.
+_BUDGET_SHARE = 0.5
+_FLUSH_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutOff:
+    """A candidate slower than `limit_secs` is not worth its time."""
+
+    limit_secs: float
+
+    @property
+    def alarm_secs(self) -> float:
+        return max(self.limit_secs, _LEAST_ALARM_SECS)
+
+
+def cut_off(policy: MeasurePolicy, best_latency_secs: float | None) -> CutOff | None:
+    if best_latency_secs is None:
+        return None
+    return CutOff(limit_secs=policy.cut_off_ratio * best_latency_secs)
+
+
+def timed_call(call: Callable[[], None], limit: CutOff | None) -> float:
+    """Seconds of one call. Beyond the limit SIGALRM ends this process; its parent reads that as a cut-off."""
+    if limit is not None:
+        signal.setitimer(signal.ITIMER_REAL, limit.alarm_secs)
+    began = time.perf_counter()
+    call()
+    took = time.perf_counter() - began
+    if limit is not None:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+    return took
+
+
+def repeats(
+    call: Callable[[], None],
+    evaluate: Callable[[int], float],
+    *,
+    estimate_secs: float,
+    policy: MeasurePolicy,
+) -> list[float]:
+    """Seconds per call, one number for each repeat, until their mean is known well enough.
+
+    `evaluate(number)` is the mean over `number` calls by TVM's own evaluator. Repeats end when the relative
+    standard error is below the policy's target, at `max_repeat`, or when the time limit comes near; there
+    is always one.
+    """
+    number = _calls_per_repeat(estimate_secs, policy)
+    budget_secs = _BUDGET_SHARE * policy.run_timeout_secs
+    flush = np.zeros(_FLUSH_BYTES, dtype=np.uint8) if policy.flush_cache else None
+    began = time.perf_counter()
+    run_secs: list[float] = []
+    while len(run_secs) < policy.max_repeat:
+        if flush is not None:
+            flush += 1
+        if flush is None and estimate_secs < _SHORT_CALL_SECS:
+            run_secs.append(evaluate(number))
+        else:
+            run_secs.append(_mean_of_calls(call, number))
+        known = len(run_secs) >= policy.min_repeat and relative_error(run_secs) < policy.target_relative_error
+        longest = max(run_secs) * number
+        if known or time.perf_counter() - began + longest > budget_secs:
+            break
+    return run_secs
+
+
+def relative_error(run_secs: list[float]) -> float:
+    """Standard error of the mean over the mean; infinite for a single number."""
+    if len(run_secs) < 2:
+        return math.inf
+    return statistics.stdev(run_secs) / math.sqrt(len(run_secs)) / statistics.fmean(run_secs)
+
+
+def start_thread_pool(num_cores: int) -> None:
+    """TVM's worker threads run before the first timed call, or a good parallel kernel would look bad."""
+    from tuner.tvm_light import load_tvm
+
+    configure: Any = load_tvm().get_global_func("runtime.config_threadpool")
+    configure(1, num_cores)
+
+
+def _calls_per_repeat(estimate_secs: float, policy: MeasurePolicy) -> int:
+    if policy.flush_cache:
+        return 1
+    wanted = math.ceil(policy.min_repeat_ms / 1e3 / max(estimate_secs, 1e-9))
+    return min(max(policy.number, wanted), _MOST_CALLS)
+
+
+def _mean_of_calls(call: Callable[[], None], number: int) -> float:
+    began = time.perf_counter()
+    for _ in range(number):
+        call()
+    return (time.perf_counter() - began) / number
