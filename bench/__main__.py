@@ -1,8 +1,8 @@
 """`make bench`: evolution against random search at equal trials, and where the seconds of a job go.
 
 Both run on the embedded service, one job at a time, A and B interleaved, each with its own isolation key.
-Final schedules are timed by one careful evaluator for both. The table goes to docs/benchmarks.md, the raw data
-to .bench/.
+Final schedules are timed by one careful evaluator for both. The table goes to docs/benchmarks.md, the
+raw data to .bench/.
 """
 
 import argparse
