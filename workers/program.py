@@ -6,7 +6,6 @@ Layout rewrite blocks stay: a consumer runs them on every call. It times nothing
 import json
 import math
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,24 +76,23 @@ def link(runtime: Any, *, linker: str | None, directory: Path) -> Program:
 
 def parameters(module: Any) -> list[Parameter]:
     """The buffer parameters in order; raises ProgramError for scalars and shapes that are not concrete."""
-    function = module[ENTRY]
+    tvm = load_tvm()
     found = []
-    for variable in function.params:
-        if variable not in function.buffer_map:
-            raise ProgramError(f"parameter {variable.name!r} is no buffer")
-        buffer = function.buffer_map[variable]
-        shape = tuple(_concrete(extent, str(buffer.name)) for extent in buffer.shape)
-        found.append(Parameter(name=str(buffer.name), shape=shape, dtype=str(buffer.dtype)))
+    for variable in module[ENTRY].params:
+        kind = variable.ty
+        if not isinstance(kind, tvm.tirx.buffer.BufferType):
+            raise ProgramError(f"parameter {variable.name!r} is a {kind}, not a buffer")
+        shape = tuple(_concrete(extent, str(variable.name)) for extent in kind.shape)
+        found.append(Parameter(name=str(variable.name), shape=shape, dtype=str(kind.dtype)))
     return found
 
 
 def output_indices(module: Any) -> list[int]:
     """The parameters that some block writes (in-place ones too); all of them where no block tells."""
-    function = module[ENTRY]
-    buffers = [function.buffer_map[variable] for variable in function.params]
-    written = [region.buffer for block in blocks(module) for region in block.writes]
-    found = [index for index, buffer in enumerate(buffers) if any(buffer.same_as(item) for item in written)]
-    return found or list(range(len(buffers)))
+    variables = list(module[ENTRY].params)
+    written = [region.source for block in blocks(module) for region in block.writes]
+    found = [index for index, variable in enumerate(variables) if any(map(variable.same_as, written))]
+    return found or list(range(len(variables)))
 
 
 def reduction_length(module: Any) -> int:
@@ -102,17 +100,14 @@ def reduction_length(module: Any) -> int:
     return max((_reduction_extent(block) for block in blocks(module)), default=1)
 
 
-def blocks(module: Any) -> Iterator[Any]:
+def blocks(module: Any) -> list[Any]:
     """Every block of the workload's function, the root included."""
     tvm = load_tvm()
+    import tvm_ffi
+
     found: list[Any] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tvm.tirx.SBlock):
-            found.append(node)
-
-    tvm.tirx.stmt_functor.post_order_visit(module[ENTRY].body, visit)
-    return iter(found)
+    tvm_ffi.structural_walk(module[ENTRY].body, (tvm.s_tir.SBlock, found.append))
+    return found
 
 
 def _reduction_extent(block: Any) -> int:

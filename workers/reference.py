@@ -37,7 +37,7 @@ class ReferenceCache:
         self, chunk: MeasureChunk, module_text: str, *, holding: Holding, attempts: Collection[Attempt]
     ) -> Path:
         """The directory of the chunk's reference; raises ReferenceFailed with the reason."""
-        place = self.directory / _key(chunk)
+        place = self.directory / reference_name(chunk)
         try:
             read_reference(place)
         except OSError:
@@ -102,7 +102,8 @@ def _rule(chunk: MeasureChunk) -> InputRule:
     )
 
 
-def _key(chunk: MeasureChunk) -> str:
+def reference_name(chunk: MeasureChunk) -> str:
+    """The directory of the chunk's reference within the cache: everything it depends on, hashed."""
     return hashlib.sha256(f"{_FORMAT}:{_rule(chunk).as_json()}".encode()).hexdigest()
 
 

@@ -75,7 +75,9 @@ def plain(value: Any) -> Any:
 def matmul(size: int) -> Any:
     a, b = te.placeholder((size, size), name="A"), te.placeholder((size, size), name="B")
     k = te.reduce_axis((0, size), name="k")
-    return workload([a, b, te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
+    return workload(
+        [a, b, te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")]
+    )
 
 
 def tiled(sch: Any) -> None:
@@ -148,7 +150,9 @@ def scalar(A: T.Buffer((16,), "float32"), n: T.int32) -> None:
 
 
 @T.prim_func(s_tir=True)
-def gather(A: T.Buffer((16, 4), "float32"), I: T.Buffer((32,), "int32"), B: T.Buffer((32, 4), "float32")) -> None:  # noqa: E741
+def gather(
+    A: T.Buffer((16, 4), "float32"), I: T.Buffer((32,), "int32"), B: T.Buffer((32, 4), "float32")
+) -> None:  # noqa: E741
     for i, j in T.grid(32, 4):
         with T.sblock("gather"):
             vi, vj = T.axis.remap("SS", [i, j])

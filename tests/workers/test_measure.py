@@ -1,20 +1,223 @@
 """Real candidates on the real TVM: each way to fare has its outcome, and its reason names what happened."""
 
 import statistics
+import threading
+import time
 
 import pytest
 
 from db.states import Outcome, Purpose
 from tests.workers.conftest import EMPTY_TRACE
+from workers.holding import Attempt
+from workers.messages import MessageError
+
+ORDINARY_STAGES = {"replay", "build", "load", "check", "measure", "wait"}
 
 
 def test_an_ordinary_candidate_is_timed(bench, authored):
-    outcome, = bench.measure(authored["mm"], authored["mm_tiled"])
+    (outcome,) = bench.measure(authored["mm"], authored["mm_tiled"])
     assert outcome.outcome == Outcome.OK, outcome.error
     assert 3 <= len(outcome.run_secs) <= 20
     gflops = 2 * 128**3 / statistics.median(outcome.run_secs) / 1e9
     assert 1 < gflops < 2000
-    assert {"replay", "build", "load", "check", "measure", "wait"} == set(outcome.stage_secs)
+    assert set(outcome.stage_secs) == ORDINARY_STAGES
     assert [(started.trial_id, started.attempt) for started in bench.started] == [(0, 1)]
     assert outcome.device_class == bench.device.device_class
     assert outcome.tvm_version.startswith("0.27")
+
+
+def test_without_a_linker_code_is_loaded_in_process(bench, authored):
+    bench.linker = None
+    (outcome,) = bench.measure(authored["mm"], authored["mm_tiled"])
+    assert outcome.outcome == Outcome.OK, outcome.error
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["conv_int64", "add_int64", "dense", "in_place", "scale", "log", "half", "bfloat", "bools", "gather"],
+)
+def test_every_kind_of_workload_runs_untuned_and_is_checked(bench, authored, name):
+    (outcome,) = bench.measure(authored[name], EMPTY_TRACE, purpose=Purpose.BASELINE)
+    assert outcome.outcome == Outcome.OK, outcome.error
+    assert all(0 < secs < 0.1 for secs in outcome.run_secs)
+
+
+def test_a_wrong_output_says_where_and_by_how_much(bench, authored):
+    (outcome,) = bench.measure(authored["mm"], authored["mm_wrong"])
+    assert outcome.outcome == Outcome.WRONG_OUTPUT
+    assert outcome.run_secs is None
+    assert "output 'C' is " in outcome.error
+    assert "largest absolute difference" in outcome.error
+
+
+def test_a_trace_that_does_not_fit_is_rejected(bench, authored):
+    for trace in (authored["mm_tiled"], '[[["NoSuch", [], [], []]], []]', "not json"):
+        (outcome,) = bench.measure(authored["scale"], trace)
+        assert outcome.outcome == Outcome.REJECTED
+        assert outcome.error
+
+
+def test_an_endless_compile_is_a_build_timeout(bench, authored):
+    began = time.monotonic()
+    (outcome,) = bench.measure(authored["mm"], authored["mm_unrolled"], build_timeout_secs=1.0)
+    assert outcome.outcome == Outcome.BUILD_TIMEOUT
+    assert "more than 1 s" in outcome.error
+    assert time.monotonic() - began < 6
+
+
+def test_an_endless_run_is_a_run_timeout(bench, authored):
+    _place_reference(bench, authored["endless"])
+    began = time.monotonic()
+    (outcome,) = bench.measure(
+        authored["endless"], EMPTY_TRACE, purpose=Purpose.BASELINE, run_timeout_secs=0.5
+    )
+    assert outcome.outcome == Outcome.RUN_TIMEOUT
+    assert "more than 0.5 s" in outcome.error
+    assert time.monotonic() - began < 6
+
+
+def test_a_slow_candidate_is_cut_off_by_its_alarm(bench, authored):
+    _place_reference(bench, authored["endless"])
+    (outcome,) = bench.measure(authored["endless"], EMPTY_TRACE, best_latency_secs=1e-3)
+    assert outcome.outcome == Outcome.CUT_OFF
+    assert outcome.run_secs == pytest.approx((6e-3,))
+    assert "the best so far" in outcome.error
+
+
+def test_a_short_but_slow_candidate_is_cut_off_by_its_probe(bench, authored):
+    (outcome,) = bench.measure(authored["mm"], authored["mm_slow"], best_latency_secs=1e-6)
+    assert outcome.outcome == Outcome.CUT_OFF
+    assert outcome.run_secs[0] > 6e-6
+
+
+def test_a_crashing_candidate_is_a_run_error_with_its_signal(bench, authored):
+    _place_reference(bench, authored["crash"])
+    (outcome,) = bench.measure(authored["crash"], EMPTY_TRACE)
+    assert outcome.outcome == Outcome.RUN_ERROR
+    assert "SIGSEGV" in outcome.error
+
+
+def test_too_little_memory_is_an_outcome_and_not_a_death_of_the_worker(bench, authored):
+    bench.measure(authored["mm"], EMPTY_TRACE)
+    (outcome,) = bench.measure(authored["mm"], authored["mm_tiled"], memory_limit_bytes=1 << 20)
+    assert outcome.outcome == Outcome.BUILD_ERROR
+
+
+@pytest.mark.parametrize(("name", "reason"), [("scalar", "'n'"), ("crash", "SIGSEGV")])
+def test_a_workload_without_reference_rejects_all_its_trials_with_the_reason(bench, authored, name, reason):
+    outcomes = bench.measure(authored[name], EMPTY_TRACE, EMPTY_TRACE)
+    assert [outcome.outcome for outcome in outcomes] == [Outcome.REJECTED] * 2
+    for outcome in outcomes:
+        assert outcome.error.startswith("reference: ")
+        assert reason in outcome.error
+
+
+def test_a_mixed_chunk_answers_each_trial_in_its_way(bench, authored):
+    bench.device = _one_core_of(bench)
+    traces = [authored["mm_tiled"], authored["mm_wrong"], EMPTY_TRACE, "junk", *[authored["mm_tiled"]] * 8]
+    outcomes = bench.measure(authored["mm"], *traces)
+    kinds = [outcome.outcome for outcome in outcomes]
+    assert kinds[1:4] == [Outcome.WRONG_OUTPUT, kinds[2], Outcome.REJECTED]
+    assert [kinds[0], *kinds[4:]] == [Outcome.OK] * 9
+    assert bench.holding.held() == []
+
+
+def test_the_best_falls_within_a_chunk_and_cuts_the_slow_off(bench, authored):
+    _, slow = bench.measure(authored["mm"], authored["mm_tiled"], authored["mm_slow"], cut_off_ratio=1.5)
+    assert slow.outcome == Outcome.CUT_OFF
+
+
+def test_a_confirmation_interleaves_fresh_processes_of_both_sides(bench, authored):
+    (outcome,) = bench.measure(
+        authored["mm"],
+        authored["mm_tiled"],
+        purpose=Purpose.CONFIRM,
+        incumbent=EMPTY_TRACE,
+        confirm_processes=2,
+    )
+    assert outcome.outcome == Outcome.OK, outcome.error
+    assert len(outcome.run_secs) == len(outcome.incumbent_run_secs) == 2
+    assert max(outcome.run_secs) < min(outcome.incumbent_run_secs)
+    assert len(bench.started) == 1
+
+
+def test_a_confirmation_with_a_bad_incumbent_keeps_the_candidates_numbers(bench, authored):
+    (outcome,) = bench.measure(
+        authored["mm"],
+        authored["mm_tiled"],
+        purpose=Purpose.CONFIRM,
+        incumbent=authored["mm_wrong"],
+        confirm_processes=1,
+    )
+    assert (outcome.outcome, len(outcome.run_secs), outcome.incumbent_run_secs) == (Outcome.OK, 1, None)
+    assert outcome.error.startswith("incumbent: wrong_output")
+
+
+def test_a_drop_kills_the_running_child_and_publishes_nothing(bench, authored):
+    _place_reference(bench, authored["endless"])
+    chunk = bench.chunk(authored["endless"], *[EMPTY_TRACE] * 3, purpose=Purpose.BASELINE)
+    thread = threading.Thread(target=bench.measurer().run, args=(chunk,))
+    thread.start()
+    deadline = time.monotonic() + 10
+    while not bench.started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(1.0)
+    assert len(bench.holding.held()) == 3
+    began = time.monotonic()
+    bench.holding.drop([Attempt(number, 1) for number in range(3)])
+    thread.join(5)
+    assert time.monotonic() - began < 2
+    assert bench.outcomes == []
+    assert bench.holding.held() == []
+
+
+def test_a_drop_ends_a_reference_under_way(bench, authored):
+    chunk = bench.chunk(authored["endless"], EMPTY_TRACE)
+    thread = threading.Thread(target=bench.measurer().run, args=(chunk,))
+    thread.start()
+    time.sleep(1.0)
+    bench.holding.drop_all()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert bench.outcomes == []
+
+
+def test_a_module_that_is_not_what_its_hash_says_is_refused(bench, authored):
+    import dataclasses
+
+    chunk = dataclasses.replace(bench.chunk(authored["mm"], EMPTY_TRACE), module_sha256="0" * 64)
+    with pytest.raises(MessageError, match="hash"):
+        bench.measurer().run(chunk)
+
+
+def _one_core_of(bench):
+    """A device on which a two-core target takes turns and a one-core target does not."""
+    import dataclasses
+
+    return dataclasses.replace(bench.device, cpus=bench.device.cpus)
+
+
+def _place_reference(bench, module):
+    """A reference for a module that has none, because it never ends or crashes: its inputs, unchanged."""
+    from pathlib import Path
+
+    from workers.inputs import InputRule, Parameter, make_inputs
+    from workers.reference import reference_name
+    from workers.reference_files import write_reference
+
+    chunk = bench.chunk(module, EMPTY_TRACE)
+    names = ["A", "B"] if '"B"' in module else ["A"]
+    dtype = "int32" if "int32" in module and len(names) == 2 else "int64"
+    parameters = [Parameter(name=name, shape=(16,), dtype=dtype) for name in names]
+    inputs = make_inputs(
+        parameters,
+        InputRule(module_sha256=chunk.module_sha256, input_seed=0, integer_low=0, integer_high=8),
+    )
+    place = Path(bench.directory) / "references" / reference_name(chunk)
+    write_reference(
+        place,
+        parameters=parameters,
+        inputs=inputs,
+        outputs={len(names) - 1: inputs[-1]},
+        reduction_length=1,
+    )
