@@ -1,0 +1,68 @@
+"""tilefarm: tuned schedules from a farm, for any compiler that uses Apache TVM's MetaSchedule.
+
+The public surface is exactly `__all__`. TVM is imported only by what needs it, when it is called.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tilefarm.client import Client, Limits
+from tilefarm.connect import connect
+from tilefarm.errors import (
+    AuthError,
+    BadAnswerError,
+    CannotTravelError,
+    ConnectError,
+    DeadlineError,
+    JobFailedError,
+    ModuleError,
+    NotConfiguredError,
+    ProblemError,
+    ServiceError,
+    TargetError,
+    TilefarmError,
+    TraceError,
+)
+from tilefarm.jobs import Job
+from tilefarm.miss import Miss
+from tilefarm.stats import Stats
+from tilefarm.tune import submit, tune_tir
+from tilefarm.version import VERSION
+
+if TYPE_CHECKING:
+    from tilefarm.database import RemoteDatabase
+
+__version__ = VERSION
+
+__all__ = [
+    "AuthError",
+    "BadAnswerError",
+    "CannotTravelError",
+    "Client",
+    "ConnectError",
+    "DeadlineError",
+    "Job",
+    "JobFailedError",
+    "Limits",
+    "Miss",
+    "ModuleError",
+    "NotConfiguredError",
+    "ProblemError",
+    "RemoteDatabase",
+    "ServiceError",
+    "Stats",
+    "TargetError",
+    "TilefarmError",
+    "TraceError",
+    "__version__",
+    "connect",
+    "submit",
+    "tune_tir",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RemoteDatabase":
+        from tilefarm.database import RemoteDatabase
+
+        return RemoteDatabase
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

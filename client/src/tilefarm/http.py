@@ -16,6 +16,7 @@ from tilefarm.version import VERSION
 #: No answer is larger; a lookup of a whole model stays far below.
 MAX_ANSWER_BYTES = 256 << 20
 _READ_RETRIES = 1
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class HttpSession:
@@ -37,6 +38,10 @@ class HttpSession:
             timeout=timeout_secs,
             transport=transport,
             follow_redirects=False,
+            # Build systems fork: a connection kept open would be shared by parent and child.
+            limits=httpx.Limits(max_keepalive_connections=0),
+            # A proxy of the environment cannot reach this machine's own loopback.
+            trust_env=httpx.URL(url).host not in _LOOPBACK,
         )
 
     def close(self) -> None:

@@ -1,0 +1,55 @@
+"""A record applied to the function that a compile asked about, under every guard there is.
+
+The record's module must equal the asked workload, its trace must hold only what tuning needs and apply to
+the record's own module; then the asked function's attributes are put back. It asks no service.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilefarm import module, trace
+from tilefarm.errors import ModuleError
+from tilefarm.lookups import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """A schedule that was applied once, and that therefore applies again."""
+
+    #: IRModule equal to the asked one, with the record's block names.
+    module: Any
+    #: tvm.s_tir.Schedule of `module`.
+    schedule: Any
+    record: Record
+
+    def tuning_record(self, target: Any) -> Any:
+        """As MetaSchedule's consumers want it."""
+        from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+        from tvm.s_tir.meta_schedule.database import TuningRecord, Workload
+
+        (_, func) = module.prim_funcs(self.module)[0]
+        return TuningRecord(
+            trace=self.schedule.trace,
+            workload=Workload(self.module),
+            run_secs=list(self.record.run_secs),
+            target=target,
+            args_info=ArgInfo.from_prim_func(func),
+        )
+
+
+def apply(record: Record, workload: module.Workload) -> Applied:
+    """ModuleError or TraceError where the record does not fit; TVM's own errors where the trace does not."""
+    import tvm
+
+    stored = module.from_json(record.module)
+    if not module.equal(stored, workload.module):
+        raise ModuleError("the record's module is another one with the same hash")
+    trace.check(record.trace)
+    func = module.restored(stored["main"], workload.asked)
+    if not module.equal(func, workload.asked):
+        raise ModuleError("the record's function is not the asked one")
+    base = tvm.IRModule({workload.name: func})
+    steps = record.trace if workload.name == "main" else trace.renamed(record.trace, workload.name)
+    schedule = tvm.s_tir.Schedule(base, debug_mask="none", error_render_level="none")
+    tvm.s_tir.Trace.apply_json_to_schedule(steps, schedule)
+    return Applied(module=base, schedule=schedule, record=record)

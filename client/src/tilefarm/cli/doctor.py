@@ -1,0 +1,125 @@
+"""`tilefarm doctor`: whether everything is in place to submit from and compile on this machine.
+
+Each check says what was found and, where it failed, what to do. Nothing is changed.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from tilefarm.cli import output
+from tilefarm.cli.exits import Exit
+from tilefarm.client import Client
+from tilefarm.errors import AuthError, NotConfiguredError, ServiceError
+from tilefarm.version import VERSION
+
+#: With these versions of apache-tvm-ffi, saving a module or tuning dies by SIGSEGV in ToJSONGraph.
+_CRASHING_FFI = "0.1.15"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    name: str
+    #: ok, warning or failed.
+    result: str
+    detail: str
+
+
+def add(commands: Any, shared: argparse.ArgumentParser) -> None:
+    command = commands.add_parser(
+        "doctor", parents=[shared], help="check service, token, versions, this host"
+    )
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    checks: list[Check] = []
+    for check in (*_tvm(), *_service(arguments)):
+        checks.append(check)
+        if arguments.output != "json":
+            print(f"{check.result:8} {check.name:10} {check.detail}", flush=True)
+    if arguments.output == "json":
+        output.print_json([asdict(check) for check in checks])
+    return Exit.FAILED if any(check.result == "failed" for check in checks) else Exit.OK
+
+
+def _tvm() -> Iterator[Check]:
+    """From metadata: a pair that crashes must not be imported to be found."""
+    tvm, ffi = _installed("apache-tvm"), _installed("apache-tvm-ffi")
+    if tvm is None:
+        yield Check(name="tvm", result="warning", detail="TVM is not installed here: submit JSON, not .py")
+        return
+    if (ffi or "").startswith(_CRASHING_FFI):
+        detail = f"apache-tvm-ffi {ffi} crashes when a module is saved; install 0.1.14.post1"
+        yield Check(name="tvm", result="failed", detail=detail)
+        return
+    yield Check(name="tvm", result="ok", detail=f"apache-tvm {tvm}, apache-tvm-ffi {ffi}")
+    yield Check(name="host", result="ok", detail=_host_cpu())
+
+
+def _host_cpu() -> str:
+    import tvm
+    from tvm.target import codegen
+
+    del tvm
+    return f"LLVM recognises this CPU as mcpu {codegen.llvm_get_system_cpu()}"
+
+
+def _service(arguments: argparse.Namespace) -> Iterator[Check]:
+    try:
+        client: Client = arguments.connect()
+    except NotConfiguredError as error:
+        yield Check(name="url", result="failed", detail=str(error))
+        return
+    with client:
+        started = time.monotonic()
+        try:
+            found = client.version()
+        except AuthError as error:
+            yield Check(name="token", result="failed", detail=str(error))
+            return
+        except ServiceError as error:
+            yield Check(name="url", result="failed", detail=str(error))
+            return
+        ms = (time.monotonic() - started) * 1e3
+        yield Check(name="url", result="ok", detail=f"{client.url} answers in {ms:.0f} ms")
+        yield _versions(found)
+        yield from _token(client)
+
+
+def _versions(found: dict[str, Any]) -> Check:
+    tvm, theirs = _installed("apache-tvm"), found.get("tvm_version")
+    detail = f"client {VERSION}, service {found.get('version')} with TVM {theirs}"
+    if tvm is not None and theirs is not None and tvm != theirs:
+        detail += f"; here is TVM {tvm}: its lookups find nothing until the service tunes with it"
+        return Check(name="versions", result="warning", detail=detail)
+    return Check(name="versions", result="ok", detail=detail)
+
+
+def _token(client: Client) -> Iterator[Check]:
+    try:
+        next(client.jobs(), None)
+        yield Check(name="token", result="ok", detail="the token may read jobs")
+        alive = [worker for worker in client.workers() if worker.get("state") == "alive"]
+        served = [target for target in client.targets() if target.get("workers_alive")]
+    except AuthError as error:
+        yield Check(name="token", result="failed", detail=str(error))
+        return
+    except ServiceError as error:
+        yield Check(name="service", result="failed", detail=str(error))
+        return
+    names = ", ".join(str(target.get("name")) for target in served)
+    result = "ok" if served else "warning"
+    yield Check(
+        name="workers", result=result, detail=f"{len(alive)} alive; targets served: {names or 'none'}"
+    )
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

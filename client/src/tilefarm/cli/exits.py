@@ -1,0 +1,32 @@
+"""The exit codes of `tilefarm`, as its help prints them."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    OK = 0
+    #: The job failed or was cancelled; or a check of `doctor` failed.
+    FAILED = 1
+    #: The command line, a file on it, or the configuration does not read.
+    USAGE = 2
+    #: The service cannot be reached, or did not answer in time.
+    UNREACHABLE = 3
+    #: The service refused: a problem with the request, or the token.
+    REFUSED = 4
+    #: `lookup` found no record, `best` none yet.
+    NO_RECORD = 5
+    #: What came back is not what this client understands.
+    BAD_ANSWER = 6
+    INTERRUPTED = 130
+
+
+HELP = """exit codes:
+  0  ok
+  1  the job failed or was cancelled; a check of doctor failed
+  2  the command line, a file, or the configuration does not read
+  3  the service cannot be reached, or did not answer in time
+  4  the service refused the request or the token
+  5  no record (lookup, best)
+  6  the service answered something that this client does not understand
+  130  interrupted
+"""

@@ -1,0 +1,104 @@
+"""`tilefarm submit`: a module in a file becomes a job."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from tilefarm import tune
+from tilefarm.cli import output, sources
+from tilefarm.cli.exits import Exit
+from tilefarm.cli.jobs import follow
+from tilefarm.client import Client
+from tilefarm.jobs import Job
+
+
+def add(commands: Any, shared: argparse.ArgumentParser) -> None:
+    command = commands.add_parser(
+        "submit",
+        parents=[shared],
+        help="tune the functions of a file",
+        description="FILE is a module's JSON, a job's JSON (a body of POST /v1/jobs), or a .py file that is "
+        "run here: its IRModules and PrimFuncs are tuned.",
+    )
+    command.add_argument("file", type=Path, metavar="FILE")
+    command.add_argument("--target", help="profile name, tag, or JSON (default: local, or what the job says)")
+    command.add_argument(
+        "--max-trials", type=int, help="budget of the job (default: 128, or what the job says)"
+    )
+    command.add_argument("--max-trials-per-task", type=int)
+    command.add_argument(
+        "--function", action="append", default=[], metavar="NAME", help="of a .py file; repeatable"
+    )
+    command.add_argument(
+        "--space", metavar="NAME", help="of a .py file: its schedule function or SpaceGenerator"
+    )
+    command.add_argument("--name")
+    command.add_argument("--priority", type=int, help="-100 .. 100, higher is served first")
+    command.add_argument("--seed", type=int)
+    command.add_argument("--strategy", choices=["evolutionary", "random"])
+    command.add_argument(
+        "--idempotency-key", metavar="KEY", help="a retry with the same key makes no second job"
+    )
+    command.add_argument(
+        "--watch", action="store_true", help="stay until it has ended; the exit code tells how"
+    )
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    source = sources.read(arguments.file, functions=arguments.function)
+    with arguments.connect() as client:
+        job = _submit(client, source, arguments)
+        for warning in job.warnings:
+            where = f"{warning['function']}: " if warning.get("function") else ""
+            output.say(f"warning: {where}{warning.get('detail') or warning.get('code')}")
+        if arguments.watch:
+            return follow(job, output_format=arguments.output)
+    if arguments.output == "json":
+        output.print_json(job.view)
+    else:
+        print(f"job {job.id}  {job.url}")
+        _print_tasks(job)
+        print(f"follow it: tilefarm watch {job.id}")
+    return Exit.OK
+
+
+def _submit(client: Client, source: sources.Source, arguments: argparse.Namespace) -> Job:
+    fields = {
+        "target": tune.travelling_target(arguments.target) if arguments.target else None,
+        "max_trials": arguments.max_trials,
+        "max_trials_per_task": arguments.max_trials_per_task,
+        "name": arguments.name,
+        "priority": arguments.priority,
+        "seed": arguments.seed,
+        "strategy": arguments.strategy,
+    }
+    body = {"target": "local", "max_trials": 128, **source.body}
+    body |= {name: value for name, value in fields.items() if value is not None}
+    if source.module is not None:
+        body |= _of_python(client, source, arguments, body["target"])
+    elif arguments.space:
+        raise sources.SourceError("--space names a function of a .py file")
+    return client.submit_body(body, idempotency_key=arguments.idempotency_key)
+
+
+def _of_python(
+    client: Client, source: sources.Source, arguments: argparse.Namespace, target: Any
+) -> dict[str, Any]:
+    chosen: Any = tune.DEFAULT_SPACE
+    if arguments.space:
+        chosen = source.names.get(arguments.space)
+        if chosen is None:
+            raise sources.SourceError(f"{arguments.file} has nothing called {arguments.space}")
+    fields = tune.travelling(
+        source.module, target, client=client, space=chosen, special_space=None, seed=arguments.seed or 0
+    )
+    return {"name": arguments.name or arguments.file.stem, **fields}
+
+
+def _print_tasks(job: Job) -> None:
+    rows = [
+        (task.get("name"), task.get("workload"), "yes" if task.get("already_tuned") else "no")
+        for task in job.tasks
+    ]
+    output.print_table(("task", "workload", "tuned already"), rows)

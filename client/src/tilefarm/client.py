@@ -1,0 +1,146 @@
+"""The service's nouns over HTTP: jobs, tasks, targets, workers, lookups. It needs no TVM.
+
+`tilefarm.connect` is for compilers; this is for whoever submits and watches.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import httpx
+
+from tilefarm.errors import BadAnswerError
+from tilefarm.http import HttpSession
+from tilefarm.jobs import Job
+from tilefarm.settings import Settings
+
+_PAGE_SIZE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How far a job may go."""
+
+    max_trials: int
+    max_trials_per_task: int | None = None
+    #: -100 .. 100; higher is served first.
+    priority: int = 0
+
+
+class Client:
+    """A session with one service. Every method raises the errors of tilefarm.errors."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout_secs: float | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.settings = Settings.load(url=url, token=token, timeout_secs=timeout_secs)
+        self.http = HttpSession(
+            self.settings.require_url(),
+            token=self.settings.token,
+            timeout_secs=self.settings.timeout_secs,
+            transport=transport,
+        )
+
+    @property
+    def url(self) -> str:
+        return self.http.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.http.close()
+
+    def submit(
+        self,
+        module: Mapping[str, Any] | str,
+        target: Mapping[str, Any] | str,
+        limits: Limits,
+        *,
+        idempotency_key: str | None = None,
+        **fields: Any,
+    ) -> Job:
+        """A job on a module's JSON; `fields` are further ones of POST /v1/jobs (name, seed, spaces, ...)."""
+        body = {
+            "module": module,
+            "target": target,
+            "max_trials": limits.max_trials,
+            "max_trials_per_task": limits.max_trials_per_task,
+            "priority": limits.priority,
+            **fields,
+        }
+        return self.submit_body(body, idempotency_key=idempotency_key)
+
+    def submit_body(self, body: Mapping[str, Any], *, idempotency_key: str | None = None) -> Job:
+        """A job from a ready body of POST /v1/jobs. A lost answer cannot make a second job."""
+        sent = {name: value for name, value in body.items() if value is not None}
+        key = idempotency_key or str(uuid.uuid4())
+        return Job(self.http, self.http.post("/v1/jobs", sent, idempotency_key=key))
+
+    def job(self, job_id: str) -> Job:
+        return Job(self.http, self.http.get(f"/v1/jobs/{_segment(job_id)}"))
+
+    def jobs(self, *, state: str | None = None, owner: str | None = None) -> Iterator[dict[str, Any]]:
+        """Job views, newest first as the service orders them, without their tasks."""
+        params: dict[str, Any] = {"state": state, "owner": owner, "page_size": _PAGE_SIZE}
+        while True:
+            page = self.http.get("/v1/jobs", params=params)
+            yield from _list(page, "jobs")
+            if not page.get("next_page_token"):
+                return
+            params["page_token"] = page["next_page_token"]
+
+    def task_record(self, task_id: str | int) -> dict[str, Any]:
+        """The best record of a task, its trace as JSON and as Python."""
+        return self.http.get(f"/v1/tasks/{_segment(task_id)}/record")
+
+    def targets(self) -> list[dict[str, Any]]:
+        return _list(self.http.get("/v1/targets"), "targets")
+
+    def target(self, name: str) -> dict[str, Any]:
+        """{"name", "target": name, "canonical", "key", "workers_alive"} of a profile."""
+        return self.http.get(f"/v1/targets/{_segment(name)}")
+
+    def canonical_target(self, name: str) -> dict[str, Any]:
+        """The canonical form of a profile's target."""
+        found = self.target(name).get("canonical")
+        if not isinstance(found, dict):
+            raise BadAnswerError(f"the answer holds no canonical target of {name!r}")
+        return found
+
+    def workers(self) -> list[dict[str, Any]]:
+        return _list(self.http.get("/v1/workers"), "workers")
+
+    def version(self) -> dict[str, Any]:
+        return self.http.get("/v1/version")
+
+    def lookup(
+        self, target: Mapping[str, Any] | str, *, tvm_version: str, workloads: Sequence[str]
+    ) -> dict[str, Any]:
+        """{"target", "target_key", "records": {shash: [record]}, "missing": [..]}."""
+        body = {"target": target, "tvm_version": tvm_version, "workloads": list(workloads)}
+        return self.http.post("/v1/lookup", body)
+
+
+def _list(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    items = answer.get(name)
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise BadAnswerError(f"the answer holds no list {name!r}")
+    return items
+
+
+def _segment(name: str | int) -> str:
+    """A name as one segment of a path."""
+    text = str(name)
+    if not text or not all(letter.isalnum() or letter in "._-" for letter in text):
+        raise BadAnswerError(f"{text!r} is no identifier of this service")
+    return text

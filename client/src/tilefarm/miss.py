@@ -1,0 +1,94 @@
+"""A miss, told so that one can act: key, target, nearest hit, and the command that would tune it."""
+
+import json
+import logging
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tilefarm import target as targets
+
+_log = logging.getLogger("tilefarm")
+#: A budget that a fresh workload is worth.
+_MAX_TRIALS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """A function that is compiled untuned."""
+
+    function: str
+    #: Structural hash of the workload; None where the function has none.
+    shash: str | None
+    #: Canonical target; None where the asked target has no canonical form.
+    target: Mapping[str, Any] | None
+    reason: str
+    nearest: str | None = None
+    #: The command that would tune it.
+    command: str | None = None
+
+    @property
+    def target_key(self) -> str | None:
+        return None if self.target is None else targets.key(self.target)
+
+    def __str__(self) -> str:
+        target = "?" if self.target is None else json.dumps(dict(self.target), separators=(",", ":"))
+        parts = [
+            f"no record for {self.function} (workload {self.shash or '?'}) on {target}: {self.reason}",
+            f"nearest: {self.nearest or 'none'}",
+        ]
+        if self.command:
+            parts.append(f"to tune it: {self.command}")
+        return "; ".join(parts)
+
+
+OnMiss = Literal["warn", "ignore"] | Callable[[Miss], None]
+
+
+def tell(miss: Miss, on_miss: OnMiss) -> None:
+    if callable(on_miss):
+        on_miss(miss)
+    elif on_miss == "warn":
+        _log.warning("%s", miss)
+    else:
+        _log.debug("%s", miss)
+
+
+def command_for(cache_dir: Path, *, name: str, shash: str, module: str, target: Mapping[str, Any]) -> str:
+    """Keeps the missed module as a ready job and answers the command that submits it.
+
+    Where nothing can be written, the command still names what to submit.
+    """
+    path = cache_dir / "misses" / f"{shash}-{targets.key(target)[:12]}.json"
+    body = {
+        "name": name,
+        "module": json.loads(module),
+        "target": dict(target),
+        "max_trials": _MAX_TRIALS,
+    }
+    try:
+        _write(path, json.dumps(body))
+    except OSError as error:
+        _log.debug("a missed module was not kept: %s", error)
+        wanted = shlex.quote(json.dumps(dict(target), separators=(",", ":")))
+        return f"tilefarm submit MODULE.json --target {wanted} --max-trials {_MAX_TRIALS}"
+    return f"tilefarm submit {shlex.quote(str(path))}"
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: several compiles may miss the same workload at once."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".miss-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
