@@ -39,13 +39,8 @@ def make_target(target: Mapping[str, Any]) -> Any:
 
     Raises UnknownTargetError where TVM refuses it or LLVM does not know the mcpu.
     """
-    tvm = load_tvm(str(target.get("kind")))
-    check_mcpu(target)
-    host = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1} if target["kind"] == "cuda" else None
-    try:
-        return tvm.target.Target(dict(target), host) if host else tvm.target.Target(dict(target))
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise UnknownTargetError(f"TVM refuses the target: {error}", code="unknown_target") from error
+    load_tvm(str(target.get("kind")))
+    return _tvm_target(target)
 
 
 def check_mcpu(target: Mapping[str, Any]) -> None:
@@ -80,7 +75,7 @@ def resolve_tag(tag: str) -> dict[str, Any]:
 def canonical_of(exported: Mapping[str, Any]) -> dict[str, Any]:
     """The canonical dict of an exported target, once TVM and LLVM agree that it exists."""
     found = canonical(plain(exported))
-    make_target(found)
+    _tvm_target(found)
     return found
 
 
@@ -100,6 +95,16 @@ def detect_local_target(*, num_cores: int | None = None) -> dict[str, Any]:
     )
     cores = num_cores if num_cores is not None else len(os.sched_getaffinity(0))
     return canonical({"kind": "llvm", "mcpu": mcpu, "num-cores": cores})
+
+
+def _tvm_target(target: Mapping[str, Any]) -> Any:
+    tvm = load_tvm()
+    check_mcpu(target)
+    host = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1} if target["kind"] == "cuda" else None
+    try:
+        return tvm.target.Target(dict(target), host) if host else tvm.target.Target(dict(target))
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise UnknownTargetError(f"TVM refuses the target: {error}", code="unknown_target") from error
 
 
 def _missing_features(mcpu: str, flags: Collection[str]) -> set[str]:

@@ -7,7 +7,7 @@ Before anything was measured there is nothing to evolve towards, so the batch is
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tuner.cost_model.adapter import tvm_cost_model
@@ -16,7 +16,7 @@ from tuner.errors import TraceError
 from tuner.search.known import Known, best_traces, samples_of
 from tuner.search.picks import Picks
 from tuner.search.random import replay_context, replayed
-from tuner.search.sampling import MIN_DRAW, fill
+from tuner.search.sampling import fill
 from tuner.search.setup import ENDLESS_TRIALS, SearchSetup, rand_state
 from tuner.search.strategy import Result, Suggestion
 from tuner.trace import apply_trace
@@ -38,7 +38,7 @@ class EvolutionarySearch:
         if samples:
             context = self._evolve(picks, count=count, round_=round_, visible=visible)
         else:
-            context = replay_context(self._setup, round_=round_)
+            context = replay_context(self._setup, round_=round_, count=count)
             fill(picks, known=self._known, draw=lambda: replayed(context))
         candidates = picks.candidates(context, self._model)
         for candidate in candidates:
@@ -55,7 +55,7 @@ class EvolutionarySearch:
         strategy = context.search_strategy
         seeds = self._seeds(visible, count=int(options.population * options.init_measured_ratio))
         fresh = sample(strategy, max(1, options.population - len(seeds)))
-        shuffled = list(fresh)
+        shuffled = fresh[:]
         random.Random(rand_state(self._setup.seed, "greedy", round_)).shuffle(shuffled)  # noqa: S311  # no secret
         n_random = max(1, round(count * options.eps_greedy)) if options.eps_greedy and count > 1 else 0
         if seeds or fresh:
@@ -64,7 +64,7 @@ class EvolutionarySearch:
             picks.take(evolved, at_most=count - n_random)
             picks.take(shuffled, at_most=n_random)
             picks.take(evolved)
-        fill(picks, known=self._known, draw=lambda: sample(strategy, MIN_DRAW))
+        fill(picks, known=self._known, draw=lambda: sample(strategy, count))
         return context
 
     def _context(self, *, round_: int, batch_size: int) -> Any:
@@ -98,7 +98,7 @@ class EvolutionarySearch:
         return schedules
 
 
-def sample(strategy: Any, count: int) -> Iterable[Any]:
+def sample(strategy: Any, count: int) -> list[Any]:
     """Schedules with decisions drawn at random, after postprocs; programs may repeat."""
     from tvm.s_tir.meta_schedule import _ffi_api
 

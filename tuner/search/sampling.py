@@ -1,27 +1,30 @@
 """Random programs until a batch is full, or until draw after draw brings nothing new."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tuner.errors import SpaceError
 from tuner.search.known import Known
 from tuner.search.picks import Picks
 
-#: A draw is so large at least, so that an empty one says something about the space.
-MIN_DRAW = 64
-#: So many empty draws in a row (320 samples at least) mean that nothing is left.
+#: Known programs in a row after which nothing is left: twice as many as are known, within these bounds (then
+#: a space of which one program in n is unknown passes as exhausted with probability e^-2 at most, for n known).
+_MIN_USELESS, _MAX_USELESS = 128, 1024
+#: So many draws in a row that give no valid program at all mean the same.
 _EMPTY_DRAWS = 5
 
 
-def fill(picks: Picks, *, known: Known, draw: Callable[[], Iterable[Any]]) -> None:
+def fill(picks: Picks, *, known: Known, draw: Callable[[], Sequence[Any]]) -> None:
     """Take from `draw()` until the batch is full. A batch that stays empty means an exhausted space.
 
     Raises SpaceError where the space has never given a program: nothing passes its postprocs.
     """
-    empty, ever = 0, known.n_programs
-    while picks.missing and empty < _EMPTY_DRAWS:
-        drawn = list(draw())
+    useless, empty, ever = 0, 0, known.n_programs
+    enough = max(_MIN_USELESS, min(2 * known.n_programs, _MAX_USELESS))
+    while picks.missing and useless < enough and empty < _EMPTY_DRAWS:
+        drawn = draw()
         ever += len(drawn)
-        empty = 0 if picks.take(drawn) else empty + 1
+        empty = 0 if drawn else empty + 1
+        useless = 0 if picks.take(drawn) else useless + len(drawn)
     if not ever:
         raise SpaceError("no program of this design space passes its postprocs")

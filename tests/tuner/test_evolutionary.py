@@ -1,0 +1,81 @@
+import dataclasses
+import json
+from statistics import mean
+
+import numpy as np
+
+from tests.tuner.driving import latency_of, measured, open_search, play
+from tuner.search.known import best_traces, samples_of
+
+
+class FeatureRank:
+    """A CostModel that knows the ranking: fewer stores are better."""
+
+    def __init__(self):
+        self.n_fitted = []
+
+    def fit(self, samples):
+        self.n_fitted.append(len(samples))
+
+    def predict(self, candidates):
+        return np.array([1.0 / len(rows) for rows in candidates])
+
+
+def test_a_first_batch_is_random_and_unscored(workloads, llvm):
+    (batch,) = play(open_search("evolutionary", workloads["mm"], llvm), rounds=1)
+    assert [candidate.predicted_score for candidate in batch] == [None] * 8
+
+
+def test_it_scores_and_improves_once_it_has_learnt(workloads, llvm):
+    options = {"result_lag": 1, "population_size": 64, "genetic_num_iters": 3}
+    learnt = play(open_search("evolutionary", workloads["mm"], llvm, **options), rounds=6)
+    drawn = play(open_search("random", workloads["mm"], llvm), rounds=6)
+    assert all(candidate.predicted_score is not None for batch in learnt[1:] for candidate in batch)
+    last, unlearnt = (
+        mean(latency_of(candidate.trace) for batch in batches[3:] for candidate in batch)
+        for batches in (learnt, drawn)
+    )
+    assert last < 0.75 * unlearnt
+
+
+def test_the_model_is_asked_and_its_scores_are_told(workloads, llvm):
+    model = FeatureRank()
+    search = open_search("evolutionary", workloads["mm"], llvm, model=model, result_lag=1)
+    play(search, rounds=3)
+    assert model.n_fitted == [0, 8, 16]
+
+
+def test_a_seed_trace_that_does_not_fit_is_left_out(workloads, llvm):
+    search = open_search("evolutionary", workloads["mm"], llvm, result_lag=1)
+    (batch,) = play(search, rounds=1)
+    stranger = dataclasses.replace(
+        measured(batch[0], round_=0, latency_secs=1e-9),
+        trace=json.dumps([[["GetSBlock", [], ["Nope", "main"], ["b0"]]], []]),
+        trace_hash="0" * 64,
+        program_hash="0" * 16,
+    )
+    search.update([stranger])
+    assert len(search.suggest(8, round_=1).candidates) == 8
+
+
+def test_failures_and_cut_offs_become_scores(workloads, llvm):
+    (batch,) = play(open_search("evolutionary", workloads["mm"], llvm), rounds=1)
+    results = [
+        measured(batch[0], round_=0, latency_secs=2e-3),
+        measured(batch[1], round_=0, latency_secs=4e-3),
+        measured(batch[2], round_=0, latency_secs=1e-3, censored=True),
+        dataclasses.replace(measured(batch[3], round_=0), latency_secs=None),
+    ]
+    samples = samples_of(results)
+    assert [sample.score for sample in samples] == [1.0, 0.5, 2.0, 0.0]
+    assert [sample.censored for sample in samples] == [False, False, True, False]
+    assert best_traces(results, count=8) == [batch[0].trace, batch[1].trace]
+
+
+def test_with_failures_only_it_goes_on_at_random(workloads, llvm):
+    search = open_search("evolutionary", workloads["mm"], llvm, result_lag=1)
+    batch = search.suggest(8, round_=0).candidates
+    search.update([dataclasses.replace(measured(c, round_=0), latency_secs=None) for c in batch])
+    again = search.suggest(8, round_=1).candidates
+    assert len(again) == 8
+    assert [candidate.predicted_score for candidate in again] == [None] * 8

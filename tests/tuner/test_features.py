@@ -1,0 +1,25 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.features import FeatureError, pack, unpack
+
+
+@given(st.integers(0, 9), st.integers(0, 170), st.integers(0, 1 << 30))
+def test_packed_features_come_back_bit_for_bit(n_rows, n_features, seed):
+    rows = np.random.default_rng(seed).normal(size=(n_rows, n_features)).astype(np.float32)
+    assert unpack(pack(rows)).shape == rows.shape
+    assert unpack(pack(rows)).tobytes() == rows.tobytes()
+
+
+def test_mostly_zero_rows_pack_small():
+    rows = np.zeros((8, 164), dtype=np.float32)
+    rows[:, 3] = 1.5
+    assert len(pack(rows)) < rows.nbytes / 40
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", pack(np.zeros((2, 2), dtype=np.float32))[:-6]])
+def test_what_is_not_packed_features_is_refused(data):
+    with pytest.raises(FeatureError):
+        unpack(data)

@@ -1,0 +1,85 @@
+import subprocess
+import sys
+
+import pytest
+
+from checks import target as checks_target
+from tuner import target as tuner_target
+from tuner import tvm_light
+from tuner.errors import UnknownTargetError
+from tuner.target import detect_local_target, llvm_knows_cpu, make_target, resolve_tag
+from tuner.tvm_light import load_tvm, tvm_version
+
+
+def test_the_local_target_is_canonical_and_known_to_llvm():
+    found = detect_local_target()
+    assert checks_target.canonical(found) == found
+    assert llvm_knows_cpu(found["mcpu"])
+    assert found["num-cores"] >= 1
+    assert detect_local_target(num_cores=3)["num-cores"] == 3
+
+
+def test_a_cpu_whose_features_a_hypervisor_hides_is_not_taken(monkeypatch):
+    v3 = {"avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "sse4_1", "sse4_2"}
+    monkeypatch.setattr(tuner_target, "_cpuinfo_flags", lambda: frozenset(v3))
+    found = detect_local_target()["mcpu"]
+    assert not tuner_target._missing_features(found, v3)
+    assert tuner_target._missing_features("x86-64-v4", v3) >= {"avx512f", "avx512vl"}
+
+
+def test_native_is_no_cpu_that_llvm_knows():
+    assert not llvm_knows_cpu("native")
+    assert llvm_knows_cpu("x86-64-v3")
+
+
+def test_a_canonical_dict_becomes_a_tvm_target(llvm):
+    target = make_target({**llvm, "mattr": ["+avx2", "+fma"]})
+    assert (str(target.kind.name), str(target.mcpu), int(target.attrs["num-cores"])) == (
+        "llvm",
+        "x86-64-v3",
+        2,
+    )
+    assert [str(feature) for feature in target.attrs["mattr"]] == ["+avx2", "+fma"]
+
+
+@pytest.mark.parametrize("target", [{"kind": "llvm", "mcpu": "native", "num-cores": 2}, {"kind": "hexagon"}])
+def test_what_tvm_or_llvm_does_not_know_is_refused(target):
+    with pytest.raises(UnknownTargetError):
+        make_target(target)
+
+
+def test_the_version_is_tvms_own():
+    assert tvm_version() == load_tvm().__version__
+
+
+def test_the_light_load_leaves_other_devices_intrinsics_alone():
+    code = (
+        "import sys; from tuner.tvm_light import load_tvm; load_tvm(); load_tvm()\n"
+        "from tvm.s_tir import TensorIntrin\n"
+        "assert TensorIntrin.get('dot_16x4_vnni') is not None\n"
+        "names = [name for name in sys.modules if name.startswith('tvm.s_tir.tensor_intrin.')]\n"
+        "print(sorted(name.rpartition('.')[2] for name in names))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['x86']"
+
+
+def test_a_gpu_tag_is_resolved_without_parsing_the_gpus_intrinsics(monkeypatch):
+    monkeypatch.setattr(tvm_light, "import_module", pytest.fail)
+    found = resolve_tag("nvidia/nvidia-h100")
+    assert (found["kind"], found["arch"]) == ("cuda", "sm_90a")
+    assert checks_target.canonical(found) == found
+
+
+def test_a_gpu_target_brings_its_intrinsics_and_our_host(monkeypatch):
+    """The import itself takes seconds: here it is only seen to be asked for."""
+    asked = []
+    real = tvm_light.import_module
+    monkeypatch.setattr(
+        tvm_light, "import_module", lambda name: asked.append(name) if name.endswith(".cuda") else real(name)
+    )
+    tvm_light._load.cache_clear()
+    target = make_target({"kind": "cuda", "arch": "sm_90a", "max_num_threads": 1024, "thread_warp_size": 32})
+    tvm_light._load.cache_clear()
+    assert asked == ["tvm.s_tir.tensor_intrin.cuda"]
+    assert (str(target.kind.name), str(target.host.kind.name)) == ("cuda", "llvm")
