@@ -21,7 +21,8 @@ class Holding:
     """Thread-safe; a dropped attempt stays dropped until it is released."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Re-entrant: a signal handler drops everything in whatever thread it interrupts.
+        self._lock = threading.RLock()
         self._held: dict[Attempt, bool] = {}
         self._children: dict[Child, frozenset[Attempt]] = {}
         self._stopped = False

@@ -1,0 +1,62 @@
+"""The heartbeat thread: tells the API what is held, and obeys its answer (drop, drain).
+
+It lives through any absence of the API: the worker goes on measuring what it holds.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+
+import httpx
+import structlog
+
+from workers.errors import JoinRefused
+from workers.holding import Holding
+from workers.membership import Membership
+
+_log = structlog.get_logger(__name__)
+
+
+class Heartbeat:
+    """One thread, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        *,
+        membership: Membership,
+        holding: Holding,
+        stage_secs: Callable[[], Mapping[str, float]],
+        set_draining: Callable[[bool], None],
+        every_secs: float,
+    ) -> None:
+        self._membership = membership
+        self._holding = holding
+        self._stage_secs = stage_secs
+        self._set_draining = set_draining
+        self._every_secs = every_secs
+        self._draining = False
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._every_secs):
+            try:
+                self._beat()
+            except (httpx.HTTPError, JoinRefused, KeyError, ValueError, TypeError) as error:
+                _log.warning("heartbeat_failed", kind=type(error).__name__, error=str(error))
+
+    def _beat(self) -> None:
+        orders = self._membership.heartbeat(holding=self._holding.held(), stage_secs=self._stage_secs())
+        if orders.drop:
+            _log.info("attempts_dropped", attempts=orders.drop)
+            self._holding.drop(orders.drop)
+        if orders.drain != self._draining:
+            _log.info("draining_changed", draining=orders.drain)
+            self._set_draining(orders.drain)
+            self._draining = orders.drain

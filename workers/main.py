@@ -1,0 +1,161 @@
+"""A worker's life: find the device, join the fleet, measure until told to end, leave.
+
+The worker process loads no TVM: it drives sandboxed children. Celery runs in this process's main thread,
+chunks on one pool thread, the heartbeat on another.
+"""
+
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import structlog
+from celery import Celery, signals
+from kombu.exceptions import OperationalError
+
+from sandbox.fork_server import ForkServer
+from workers.app import make_app, publish_result
+from workers.device import DetectedTarget, Device, detect_target, find_device, host_name
+from workers.heartbeat import Heartbeat
+from workers.holding import Holding
+from workers.measure import Measurer
+from workers.membership import Joined, Membership
+from workers.messages import TrialOutcome, TrialStarted
+from workers.reference import ReferenceCache
+from workers.settings import WorkerSettings
+from workers.steps import register_steps
+
+_log = structlog.get_logger(__name__)
+
+
+def run(settings: WorkerSettings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises DeviceError or JoinRefused where there is nothing to serve."""
+    device = find_device(settings.worker_device, num_cores=settings.worker_cores, lock_dir=settings.lock_dir)
+    children_dir = settings.work_dir / "children"
+    children_dir.mkdir(parents=True, exist_ok=True)
+    with ForkServer(["workers.preload"], work_dir=children_dir) as server:
+        detected = detect_target(server, num_cores=len(device.cpus))
+        membership = Membership(
+            url=str(settings.url),
+            token=settings.token.get_secret_value(),
+            announcement=_announcement(settings, device, detected),
+        )
+        try:
+            joined = membership.join(stopped=threading.Event())
+            assert joined is not None
+            _serve(settings, server, device, detected, membership, joined)
+        finally:
+            membership.leave()
+
+
+def _serve(
+    settings: WorkerSettings,
+    server: ForkServer,
+    device: Device,
+    detected: DetectedTarget,
+    membership: Membership,
+    joined: Joined,
+) -> None:
+    app = make_app(settings.broker_url or joined.broker_url)
+    holding = Holding()
+    measurer = _measurer(settings, server, device, detected, membership, holding, app)
+    register_steps(app, measure=measurer.run)
+    worker = _celery_worker(app, name=f"{host_name()}-{device.name}", queues=joined.queues)
+    heartbeat = Heartbeat(
+        membership=membership,
+        holding=holding,
+        stage_secs=measurer.stage_secs,
+        set_draining=lambda draining: _set_draining(worker, joined.queues, draining=draining),
+        every_secs=joined.heartbeat_secs,
+    )
+
+    def stop(**_signal: Any) -> None:
+        # What is held is given up at once: the reconciler rings for it again.
+        holding.drop_all()
+
+    signals.worker_shutting_down.connect(stop)
+    heartbeat.start()
+    try:
+        worker.start()
+    finally:
+        holding.drop_all()
+        heartbeat.stop()
+        signals.worker_shutting_down.disconnect(stop)
+
+
+def _measurer(
+    settings: WorkerSettings,
+    server: ForkServer,
+    device: Device,
+    detected: DetectedTarget,
+    membership: Membership,
+    holding: Holding,
+    app: Celery,
+) -> Measurer:
+    linker = shutil.which("ld") if settings.worker_linker == "auto" else None
+
+    def publish(obj: TrialStarted | TrialOutcome) -> None:
+        try:
+            publish_result(app, obj, timeout_secs=settings.publish_timeout_secs)
+        except OperationalError as error:
+            _log.error("result_lost", trial_id=obj.trial_id, attempt=obj.attempt, error=str(error))
+
+    return Measurer(
+        server=server,
+        device=device,
+        references=ReferenceCache(
+            server=server,
+            directory=Path(settings.work_dir) / "references",
+            linker=linker,
+            timeout_secs=settings.reference_timeout_secs,
+            max_bytes=settings.reference_cache_bytes,
+        ),
+        holding=holding,
+        linker=linker,
+        tvm_version=detected.tvm_version,
+        worker_id=lambda: membership.worker_id,
+        publish=publish,
+        max_waiting=settings.worker_max_waiting,
+    )
+
+
+def _announcement(settings: WorkerSettings, device: Device, detected: DetectedTarget) -> dict[str, Any]:
+    return {
+        "name": settings.worker_name or f"{host_name()}/{device.name}",
+        "host": host_name(),
+        "device": device.name,
+        "device_class": device.device_class,
+        "target": detected.target,
+        "profiles": list(settings.profiles),
+        "role": "measure",
+        "cores": len(device.cpus),
+        "memory_bytes": device.memory_bytes,
+        "tvm_version": detected.tvm_version,
+        "facts": {**device.facts, "pid": os.getpid()},
+    }
+
+
+def _celery_worker(app: Celery, *, name: str, queues: tuple[str, ...]) -> Any:
+    """One chunk at a time on one thread; no gossip, no events, no remote control."""
+    return app.Worker(
+        hostname=f"{name}@tilefarm",
+        pool="threads",
+        concurrency=1,
+        queues=",".join(queues),
+        loglevel="WARNING",
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
+
+
+def _set_draining(worker: Any, queues: tuple[str, ...], *, draining: bool) -> None:
+    """A draining worker takes no further chunk from its queues; it finishes what it holds."""
+    consumer = worker.consumer
+    if consumer is None:
+        return
+    change = consumer.cancel_task_queue if draining else consumer.add_task_queue
+    for queue in queues:
+        consumer.call_soon(change, queue)

@@ -1,0 +1,113 @@
+"""The worker's side of the fleet: join, heartbeat, leave, over HTTP. It measures nothing."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import httpx
+import structlog
+
+from workers.errors import JoinRefused
+from workers.holding import Attempt
+
+_log = structlog.get_logger(__name__)
+_TIMEOUT_SECS = 10.0
+_LEAVE_TIMEOUT_SECS = 2.0
+_RETRY_SECS = 1.0
+#: Answers that no repetition changes.
+_REFUSALS = frozenset({400, 401, 403, 409, 422})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """What the API answers to a join."""
+
+    worker_id: str
+    target: dict[str, Any]
+    queues: tuple[str, ...]
+    broker_url: str
+    heartbeat_secs: float
+
+    @classmethod
+    def from_json(cls, obj: Mapping[str, Any]) -> Self:
+        return cls(
+            worker_id=str(obj["worker_id"]),
+            target=dict(obj["target"]),
+            queues=tuple(obj["queues"]),
+            broker_url=str(obj["broker_url"]),
+            heartbeat_secs=float(obj.get("heartbeat_secs", 2.0)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What the API answers to a heartbeat."""
+
+    drop: tuple[Attempt, ...]
+    drain: bool
+
+
+class Membership:
+    """Joins under one name, again whenever the API has forgotten it. Thread-safe."""
+
+    def __init__(self, *, url: str, token: str, announcement: Mapping[str, Any]) -> None:
+        self._announcement = dict(announcement)
+        self._client = httpx.Client(
+            base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=_TIMEOUT_SECS
+        )
+        self._lock = threading.Lock()
+        self._joined: Joined | None = None
+
+    @property
+    def worker_id(self) -> str:
+        """As of the latest join."""
+        joined = self._joined
+        if joined is None:
+            raise JoinRefused("the worker has not joined yet")
+        return joined.worker_id
+
+    def join(self, *, stopped: threading.Event) -> Joined | None:
+        """Join, waiting for the API as long as it takes; None when stopped meanwhile. Raises JoinRefused."""
+        while not stopped.is_set():
+            try:
+                return self._join()
+            except (httpx.TransportError, httpx.HTTPStatusError) as error:
+                _log.warning("join_failed", url=str(self._client.base_url), error=str(error))
+            stopped.wait(_RETRY_SECS)
+        return None
+
+    def heartbeat(self, *, holding: Sequence[Attempt], stage_secs: Mapping[str, float]) -> Orders:
+        """Tell what is held; joins again where the API knows this worker no more. Raises httpx.HTTPError."""
+        body = {"holding": [list(attempt) for attempt in holding], "stage_secs": dict(stage_secs)}
+        response = self._client.post(f"/v1/workers/{self.worker_id}:heartbeat", json=body)
+        if response.status_code == httpx.codes.NOT_FOUND:
+            _log.warning("worker_forgotten", worker_id=self.worker_id)
+            self._join()
+            return Orders(drop=(), drain=False)
+        response.raise_for_status()
+        answer = response.json()
+        drop = tuple(Attempt(int(trial_id), int(attempt)) for trial_id, attempt in answer["drop"])
+        return Orders(drop=drop, drain=bool(answer["drain"]))
+
+    def leave(self) -> None:
+        """Tell the API that this worker ends; says so at most once and does not insist."""
+        joined, self._joined = self._joined, None
+        try:
+            if joined is not None:
+                path = f"/v1/workers/{joined.worker_id}:leave"
+                self._client.post(path, json={}, timeout=_LEAVE_TIMEOUT_SECS)
+        except httpx.HTTPError as error:
+            _log.warning("leave_failed", error=str(error))
+        finally:
+            self._client.close()
+
+    def _join(self) -> Joined:
+        response = self._client.post("/v1/workers:join", json=self._announcement)
+        if response.status_code in _REFUSALS:
+            raise JoinRefused(f"the API refused this worker: {response.status_code} {response.text[:1000]}")
+        response.raise_for_status()
+        joined = Joined.from_json(response.json())
+        self._joined = joined
+        _log.info("worker_joined", worker_id=joined.worker_id, queues=joined.queues)
+        return joined
