@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, or_, select
 from sqlalchemy.orm import Session
 
 from db.states import JobState, Outcome, Purpose, TrialState
@@ -128,6 +128,38 @@ def last_round_with_trials(session: Session, search_id: int) -> int:
         )
     )
     return -1 if newest is None else newest
+
+
+def round_latencies(session: Session, search_ids: Collection[int]) -> dict[int, dict[int, float | None]]:
+    """By search and round: the best OK latency of the round; None where nothing in it measured OK."""
+    ok_latency = case((TrialRow.outcome == Outcome.OK, TrialRow.latency_secs))
+    statement = (
+        select(TrialRow.search_id, TrialRow.round, func.min(ok_latency))
+        .where(
+            TrialRow.search_id.in_(search_ids),
+            TrialRow.purpose == Purpose.SEARCH,
+            TrialRow.state.in_(_KNOWN),
+        )
+        .group_by(TrialRow.search_id, TrialRow.round)
+    )
+    latencies: dict[int, dict[int, float | None]] = {}
+    for search_id, round_, latency in session.execute(statement):
+        latencies.setdefault(search_id, {})[round_] = latency
+    return latencies
+
+
+def unseen_programs(session: Session, search_id: int, *, up_to_round: int) -> list[str]:
+    """Programs that are trials already, but whose results a later round may not see, or never will."""
+    statement = (
+        select(TrialRow.program_hash)
+        .where(
+            TrialRow.search_id == search_id,
+            TrialRow.purpose == Purpose.SEARCH,
+            or_(TrialRow.state.not_in(_KNOWN), TrialRow.round > up_to_round),
+        )
+        .order_by(TrialRow.id)
+    )
+    return [program for program in session.scalars(statement) if program]
 
 
 def known_trials(session: Session, search_id: int, *, up_to_round: int) -> list[KnownTrial]:

@@ -49,6 +49,7 @@ class Search:
     crashes: int
     untuned_latency_secs: float | None
     best_latency_secs: float | None
+    flops: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +123,23 @@ def fence(session: Session, lease: Lease) -> bool:
     return changed(session, statement) == 1
 
 
+def lock_searches(session: Session, search_ids: Collection[int]) -> None:
+    """Lock search rows in the order of their ids, before any trial of theirs is written."""
+    statement = select(SearchRow.id).where(SearchRow.id.in_(search_ids)).order_by(SearchRow.id)
+    session.execute(statement.with_for_update()).all()
+
+
 def read_searches(session: Session, search_ids: Collection[int]) -> dict[int, Search]:
     statement = (
-        select(SearchRow, TargetRow.key, TargetRow.canonical)
+        select(SearchRow, TargetRow.key, TargetRow.canonical, WorkloadRow.flops)
+        .join(WorkloadRow, WorkloadRow.id == SearchRow.workload_id)
         .join(TargetRow, TargetRow.id == SearchRow.target_id)
         .where(SearchRow.id.in_(search_ids))
     )
-    return {row.id: _search(row, key, canonical) for row, key, canonical in session.execute(statement)}
+    return {
+        row.id: _search(row, key, canonical, flops)
+        for row, key, canonical, flops in session.execute(statement)
+    }
 
 
 def read_module(session: Session, workload_id: int) -> Module:
@@ -161,15 +172,14 @@ def fail_search(session: Session, lease: Lease, *, error: str) -> bool:
     return changed(session, statement) == 1
 
 
-def revive_failed(session: Session, job_id: str) -> None:
-    """A new job gives the failed searches of its tasks another chance."""
+def revive_failed(session: Session, job_id: str) -> list[int]:
+    """A new job gives the failed searches of its tasks another chance; returns them."""
     mine = select(TaskRow.search_id).where(TaskRow.job_id == job_id)
-    session.execute(
-        update(SearchRow)
-        .where(SearchRow.id.in_(mine), SearchRow.state == SearchState.FAILED)
-        .values(state=SearchState.ACTIVE, crashes=0, error=None)
-        .execution_options(synchronize_session=False)
-    )
+    failed = select(SearchRow.id).where(SearchRow.id.in_(mine), SearchRow.state == SearchState.FAILED)
+    search_ids = list(session.scalars(failed.order_by(SearchRow.id).with_for_update()))
+    revived = update(SearchRow).where(SearchRow.id.in_(search_ids))
+    changed(session, revived.values(state=SearchState.ACTIVE, crashes=0, error=None))
+    return search_ids
 
 
 def add_stage_secs(session: Session, search_id: int, stage_secs: Mapping[str, float]) -> None:
@@ -205,7 +215,7 @@ def _held(lease: Lease) -> ColumnElement[bool]:
     return and_(_owned(lease), SearchRow.lease_expires_at > utc_now())
 
 
-def _search(row: SearchRow, target_key: str, target: Mapping[str, Any]) -> Search:
+def _search(row: SearchRow, target_key: str, target: Mapping[str, Any], flops: float) -> Search:
     return Search(
         id=row.id,
         workload_id=row.workload_id,
@@ -224,4 +234,5 @@ def _search(row: SearchRow, target_key: str, target: Mapping[str, Any]) -> Searc
         crashes=row.crashes,
         untuned_latency_secs=row.untuned_latency_secs,
         best_latency_secs=row.best_latency_secs,
+        flops=flops,
     )

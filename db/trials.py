@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from db.clock import secs_since, utc_now
 from db.rowcount import changed
 from db.states import JobState, Outcome, Purpose, TrialState
-from db.tables import JobRow, SearchRow, TrialRow
+from db.tables import JobRow, SearchRow, TaskRow, TrialRow
 
 _OPEN = (TrialState.QUEUED, TrialState.DISPATCHED)
 
@@ -138,6 +138,19 @@ def ask_again(session: Session, search_id: int, trial: NewTrial) -> bool:
         )
     )
     return changed(session, statement) == 1
+
+
+def repeat_rejected_baselines(session: Session, search_ids: Collection[int], *, job_id: str) -> None:
+    """A search that failed for want of a reference tries it once more, for a new job."""
+    task = select(func.min(TaskRow.id)).where(
+        TaskRow.job_id == job_id, TaskRow.search_id == TrialRow.search_id
+    )
+    rejected = update(TrialRow).where(
+        TrialRow.search_id.in_(search_ids),
+        TrialRow.purpose == Purpose.BASELINE,
+        TrialRow.outcome == Outcome.REJECTED,
+    )
+    changed(session, rejected.values(_cleared() | {"job_id": job_id, "task_id": task.scalar_subquery()}))
 
 
 def cancelled_ids(session: Session, search_id: int, *, limit: int) -> list[tuple[int, str, int]]:
@@ -345,6 +358,20 @@ def call_back(session: Session, job_id: str) -> int:
         update(TrialRow)
         .where(TrialRow.job_id == job_id, TrialRow.state == TrialState.DISPATCHED)
         .values(state=TrialState.QUEUED, chunk_id=None, worker_id=None, deadline_at=None)
+    )
+    return changed(session, statement)
+
+
+def cancel_uncharged(session: Session, job_id: str) -> int:
+    """Baselines and confirmations of a job that pauses: another task of the search may ask for them again."""
+    statement = (
+        update(TrialRow)
+        .where(
+            TrialRow.job_id == job_id,
+            TrialRow.state == TrialState.QUEUED,
+            TrialRow.purpose != Purpose.SEARCH,
+        )
+        .values(state=TrialState.CANCELLED, done_at=utc_now())
     )
     return changed(session, statement)
 

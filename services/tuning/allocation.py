@@ -1,0 +1,94 @@
+"""Which tasks may pay for a search's next round: of a job's several tasks the most promising one.
+
+The rule itself is tuner/budget.py; here the rows become its arguments. A job of several tasks keeps about two
+batches for each device under way, so that the choice is made late, on many results.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlalchemy import Engine
+
+from db import rounds as db_rounds
+from db.progress import OpenTask
+from db.searches import Search
+from db.session import reading
+from db.states import Purpose
+from services.tuning.rounds import batch_size, wants_candidates
+from services.tuning.settings import TunerSettings
+from services.tuning.snapshot import Snapshot
+from tuner.budget import TaskProgress, next_task
+
+_BATCHES_PER_DEVICE = 2
+
+
+class Allocation:
+    """The choice of one tick: each job chooses once, when it is first asked."""
+
+    def __init__(
+        self, *, engine: Engine, snapshot: Snapshot, busy: Callable[[int], bool], settings: TunerSettings
+    ) -> None:
+        self._engine = engine
+        self._snapshot = snapshot
+        self._busy = busy
+        self._settings = settings
+        self._chosen: dict[str, int | None] = {}
+
+    def payers(self, search: Search) -> list[OpenTask]:
+        """Tasks of the search that may pay for its next round."""
+        return [task for task in self._snapshot.tasks_of(search.id) if task.runs and self._may_pay(task)]
+
+    def _may_pay(self, task: OpenTask) -> bool:
+        siblings = [other for other in self._snapshot.tasks if other.job_id == task.job_id]
+        if len({other.search_id for other in siblings}) == 1:
+            return True
+        if task.job_id not in self._chosen:
+            self._chosen[task.job_id] = self._choose(siblings)
+        chosen = self._chosen[task.job_id]
+        return any(other.id == chosen and other.search_id == task.search_id for other in siblings)
+
+    def _choose(self, tasks: Sequence[OpenTask]) -> int | None:
+        if self._under_way(tasks) >= self._wanted(tasks[0]):
+            return None
+        with reading(self._engine) as session:
+            latencies = db_rounds.round_latencies(session, {task.search_id for task in tasks})
+        return next_task([self._progress(task, latencies) for task in tasks])
+
+    def _under_way(self, tasks: Sequence[OpenTask]) -> int:
+        searches = {task.search_id for task in tasks}
+        open_count = sum(
+            kind.count for search_id in searches for kind in self._snapshot.open_of(search_id, Purpose.SEARCH)
+        )
+        asked = [self._snapshot.searches[search_id] for search_id in searches if self._busy(search_id)]
+        return open_count + sum(batch_size(search, self._settings) for search in asked)
+
+    def _wanted(self, task: OpenTask) -> int:
+        search = self._snapshot.searches[task.search_id]
+        devices = max(1, self._snapshot.devices(search.target_id))
+        return _BATCHES_PER_DEVICE * devices * batch_size(search, self._settings)
+
+    def _progress(self, task: OpenTask, latencies: Mapping[int, Mapping[int, float | None]]) -> TaskProgress:
+        search = self._snapshot.searches[task.search_id]
+        out = {kind.round for kind in self._snapshot.open_of(search.id, Purpose.SEARCH)}
+        busy = self._busy(search.id)
+        return TaskProgress(
+            task_id=task.id,
+            weight=task.weight,
+            flops=search.flops,
+            latencies=best_so_far(latencies.get(search.id, {}), out),
+            rounds_out=len(out) + busy,
+            trials=task.trials_reserved,
+            max_trials=task.max_trials_per_task,
+            done=busy or not wants_candidates(self._snapshot, search),
+        )
+
+
+def best_so_far(by_round: Mapping[int, float | None], out: set[int]) -> tuple[float | None, ...]:
+    """Best latency after each finished round, from the best of each."""
+    best: float | None = None
+    course: list[float | None] = []
+    for round_ in sorted(set(by_round) - out):
+        latency = by_round[round_]
+        if latency is not None and (best is None or latency < best):
+            best = latency
+        course.append(best)
+    return tuple(course)

@@ -1,0 +1,129 @@
+"""The broker's two ends: chunks out, results in. A loss is rung again; a double changes nothing.
+
+Connections are tried for a short time only, so that a broker that is down never holds the loop up.
+"""
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+
+import structlog
+from celery import Celery
+from kombu import Connection, Consumer
+from kombu.exceptions import KombuError
+from redis.exceptions import RedisError
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from services.tuning.errors import BrokerError
+from services.tuning.record import Result, read_result, record
+from workers.app import results_queue
+from workers.messages import MeasureChunk, MessageError
+from workers.queues import MEASURE_STEP, measure_queue
+
+_log = structlog.get_logger(__name__)
+
+#: What a broker that is down, or away, raises through kombu.
+BROKER_ERRORS = (KombuError, RedisError, OSError)
+_DRAIN_SECS = 0.5
+_BATCH = 64
+_RETRY_SECS = 0.5
+_RETRY_MAX_SECS = 5.0
+
+
+def send_chunk(app: Celery, chunk: MeasureChunk, *, target_key: str) -> None:
+    """Ring for a committed chunk, once; raises BrokerError where the broker does not take it."""
+    try:
+        app.send_task(
+            MEASURE_STEP,
+            args=[chunk.as_json()],
+            queue=measure_queue(target_key),
+            task_id=chunk.chunk_id,
+            retry=False,
+            ignore_result=True,
+        )
+    except BROKER_ERRORS as error:
+        raise BrokerError(f"chunk {chunk.chunk_id} was not sent: {error}") from error
+
+
+class ResultsConsumer(threading.Thread):
+    """Takes results off their queue, records them, acknowledges them after the commit."""
+
+    def __init__(self, *, app: Celery, engine: Engine, on_change: Callable[[Collection[str]], None]) -> None:
+        super().__init__(name="results", daemon=True)
+        self._app = app
+        self._engine = engine
+        self._on_change = on_change
+        self._stopping = threading.Event()
+        self._arrived: list[Any] = []
+
+    def stop(self) -> None:
+        """Ask it to end after the batch in hand; what is not acknowledged is delivered again."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        pause_secs = _RETRY_SECS
+        while not self._stopping.is_set():
+            try:
+                with self._app.connection_for_read() as connection:
+                    self._consume(connection)
+                pause_secs = _RETRY_SECS
+            except BROKER_ERRORS as error:
+                _log.warning("broker_away", reason=str(error), retry_secs=pause_secs)
+                self._stopping.wait(pause_secs)
+                pause_secs = min(2 * pause_secs, _RETRY_MAX_SECS)
+
+    def _consume(self, connection: Connection) -> None:
+        self._arrived.clear()
+        queue = results_queue()
+        with Consumer(connection, queues=[queue], on_message=self._arrived.append, prefetch_count=_BATCH):
+            while not self._stopping.is_set():
+                self._drain(connection)
+                if self._arrived:
+                    self._record_arrived()
+
+    def _drain(self, connection: Connection) -> None:
+        """Wait for a message, then take what else is there already."""
+        timeout_secs = _DRAIN_SECS
+        try:
+            while len(self._arrived) < _BATCH:
+                connection.drain_events(timeout=timeout_secs)
+                timeout_secs = 0.005
+        except TimeoutError:
+            return
+
+    def _record_arrived(self) -> None:
+        readable = [(message, result) for message in self._arrived if (result := _read(message)) is not None]
+        self._write([result for _, result in readable])
+        for message in self._arrived:
+            message.ack()
+        self._arrived.clear()
+
+    def _write(self, results: list[Result]) -> None:
+        """Until the database has taken them; one that no row takes must not keep the others waiting."""
+        pause_secs = _RETRY_SECS
+        while results:
+            try:
+                self._on_change(record(self._engine, results))
+            except OperationalError as error:
+                _log.warning("database_away", reason=str(error.orig), retry_secs=pause_secs)
+                if self._stopping.wait(pause_secs):
+                    raise BrokerError("stopping: results wait on the queue") from error
+                pause_secs = min(2 * pause_secs, _RETRY_MAX_SECS)
+            except DBAPIError as error:
+                if len(results) > 1:
+                    for result in results:
+                        self._write([result])
+                else:
+                    _log.error("result_refused", trial_id=results[0].trial_id, reason=str(error.orig))
+                return
+            else:
+                return
+
+
+def _read(message: Any) -> Result | None:
+    try:
+        return read_result(message.body)
+    except MessageError as error:
+        _log.error("poison_result", reason=str(error), body=str(message.body)[:500])
+        return None

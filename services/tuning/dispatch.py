@@ -1,0 +1,206 @@
+"""Keeps the devices' queues fed and short: which chunk goes next, committed first, then sent.
+
+Order and fairness are decided here, on rows. A message that is lost, or sent twice, changes nothing: the
+attempt on the row fences it, and the reconciler rings again.
+"""
+
+import secrets
+import statistics
+import zlib
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from db import publishing, searches, trials
+from db.rounds import OpenTrials
+from db.searches import Lease, Search
+from db.session import transaction
+from db.states import JobState, Purpose, SearchState, TrialState
+from db.trials import TakenTrial
+from services.tuning.ending import baseline_closed
+from services.tuning.errors import LeaseLostError
+from services.tuning.settings import TunerSettings
+from services.tuning.snapshot import Snapshot
+from workers.messages import MeasureChunk, MeasurePolicy, TrialOrder, pack_text
+
+#: Baselines and confirmations are few and others wait for them.
+_ORDER = {Purpose.BASELINE: 0, Purpose.CONFIRM: 1, Purpose.SEARCH: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Queued trials of one job, search and purpose."""
+
+    search_id: int
+    target_id: int
+    job_id: str
+    purpose: Purpose
+    priority: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One chunk to take: at most `limit` trials of this kind."""
+
+    waiting: Waiting
+    limit: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Fairness:
+    """Among equals the job goes first whose last chunk lies furthest back; forgotten at a restart."""
+
+    turns: Counter[str] = field(default_factory=Counter)
+    turn: int = 0
+
+    def count(self, job_id: str) -> None:
+        self.turn += 1
+        self.turns[job_id] = self.turn
+
+    def keep(self, job_ids: Collection[str]) -> None:
+        for job_id in set(self.turns) - set(job_ids):
+            del self.turns[job_id]
+
+
+def chunk_size(stage_secs: Sequence[Mapping[str, float]], settings: TunerSettings) -> int:
+    """So many trials as fill `chunk_secs`, by the target's newest measured ones."""
+    if not stage_secs:
+        return settings.chunk_size
+    secs = statistics.fmean(sum(stages.values()) for stages in stage_secs)
+    if secs <= 0:
+        return settings.chunk_size
+    return max(1, min(settings.chunk_size_max, round(settings.chunk_secs / secs)))
+
+
+def waiting(snapshot: Snapshot, leased: Collection[int]) -> list[Waiting]:
+    """Queued trials that may go to a device now."""
+    priorities = {task.job_id: task.priority for task in snapshot.tasks if task.runs}
+    counts: Counter[tuple[int, str, Purpose]] = Counter()
+    for kind in snapshot.open_trials:
+        dispatchable = kind.state is TrialState.QUEUED and kind.job_state is JobState.RUNNING
+        if (
+            dispatchable
+            and kind.search_id in leased
+            and kind.job_id in priorities
+            and _may_go(snapshot, kind)
+        ):
+            counts[kind.search_id, kind.job_id, kind.purpose] += kind.count
+    return [
+        Waiting(
+            search_id=search_id,
+            target_id=snapshot.searches[search_id].target_id,
+            job_id=job_id,
+            purpose=purpose,
+            priority=priorities[job_id],
+            count=count,
+        )
+        for (search_id, job_id, purpose), count in counts.items()
+    ]
+
+
+def room(outstanding: int, *, devices: int, size: int, settings: TunerSettings) -> int:
+    """How many trials a target's queue still takes; none while no device is there to take them."""
+    return max(0, devices * settings.chunks_per_device * size - outstanding)
+
+
+def next_chunk(
+    queued: Sequence[Waiting], *, limit: int, dispatched: Mapping[str, int], fairness: Fairness
+) -> Plan | None:
+    """The chunk that goes next: urgent jobs first, then the job with least under way."""
+    if not queued or limit < 1:
+        return None
+    chosen = min(
+        queued,
+        key=lambda kind: (
+            -kind.priority,
+            dispatched.get(kind.job_id, 0),
+            fairness.turns[kind.job_id],
+            _ORDER[kind.purpose],
+            kind.search_id,
+        ),
+    )
+    return Plan(waiting=chosen, limit=min(limit, chosen.count))
+
+
+def rest(kind: Waiting, taken: int) -> Waiting:
+    """What still waits after a chunk was taken."""
+    return replace(kind, count=kind.count - taken)
+
+
+def take_chunk(
+    engine: Engine, lease: Lease, search: Search, plan: Plan, deadline_secs: float
+) -> MeasureChunk | None:
+    """Commit a chunk as dispatched; None where nothing of it was left to take."""
+    chunk_id = secrets.token_hex(16)
+    with transaction(engine) as session:
+        if not searches.fence(session, lease):
+            raise LeaseLostError(lease.search_id)
+        taken = trials.dispatch(
+            session,
+            search_id=search.id,
+            job_id=plan.waiting.job_id,
+            purpose=plan.waiting.purpose,
+            limit=plan.limit,
+            chunk_id=chunk_id,
+            deadline_secs=deadline_secs,
+        )
+        return _chunk(session, search, taken, chunk_id) if taken else None
+
+
+def hand_back(engine: Engine, chunk: MeasureChunk) -> None:
+    """A chunk that could not be sent waits in the queue again; if it was sent, its attempt is void."""
+    with transaction(engine) as session:
+        for order in chunk.trials:
+            trials.ring_again(session, order.trial_id, attempt=order.attempt)
+
+
+def deadline_secs(
+    policy: MeasurePolicy, *, ahead: int, size: int, devices: int, settings: TunerSettings
+) -> float:
+    """Until a chunk should be done, were each trial before it to use up its time limits."""
+    trial_secs = policy.build_timeout_secs + policy.run_timeout_secs
+    return settings.deadline_secs + trial_secs * (ahead / max(1, devices) + size)
+
+
+def _may_go(snapshot: Snapshot, kind: OpenTrials) -> bool:
+    """Candidates wait for the baseline: where no reference can be computed they are not measured at all."""
+    if snapshot.searches[kind.search_id].state is SearchState.FAILED:
+        return False
+    return kind.purpose is Purpose.BASELINE or baseline_closed(snapshot.baselines.get(kind.search_id))
+
+
+def _chunk(session: Session, search: Search, taken: Sequence[TakenTrial], chunk_id: str) -> MeasureChunk:
+    module = searches.read_module(session, search.workload_id)
+    incumbents = publishing.record_traces(
+        session, {trial.incumbent_record_id for trial in taken if trial.incumbent_record_id is not None}
+    )
+    return MeasureChunk(
+        chunk_id=chunk_id,
+        search_id=search.id,
+        target=dict(search.target),
+        module=pack_text(zlib.decompress(module.module_z).decode()),
+        module_sha256=module.sha256,
+        policy=MeasurePolicy.from_json(dict(search.policy)),
+        trials=tuple(_order(trial, incumbents) for trial in taken),
+        best_latency_secs=search.best_latency_secs or search.untuned_latency_secs,
+    )
+
+
+def _order(trial: TakenTrial, incumbents: Mapping[int, bytes]) -> TrialOrder:
+    incumbent_z = None if trial.incumbent_record_id is None else incumbents.get(trial.incumbent_record_id)
+    return TrialOrder(
+        trial_id=trial.id,
+        attempt=trial.attempt,
+        purpose=trial.purpose,
+        trace=_packed(trial.trace_z),
+        incumbent_trace=None if incumbent_z is None else _packed(incumbent_z),
+    )
+
+
+def _packed(text_z: bytes) -> str:
+    """From a row's zlib to the message's base64 of zlib."""
+    return pack_text(zlib.decompress(text_z).decode())

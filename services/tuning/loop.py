@@ -1,0 +1,294 @@
+"""One tick after the other: intents, leases, rounds, ends, chunks, lost trials. The order is all it knows.
+
+Each step on one search or job is isolated: its typed failure is logged and the others go on. A database that
+is away ends the tick; main.py waits and tries again. Nothing in here waits for a child or for a worker.
+"""
+
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+import structlog
+from sqlalchemy import Engine
+from sqlalchemy.exc import DataError, IntegrityError
+
+from db import fleet, progress, searches, trials
+from db.progress import OpenTask
+from db.searches import Search
+from db.session import reading, transaction
+from db.states import Purpose, SearchState, TrialState
+from services.tuning import dispatch, intents, plan, reconcile, rounds, settle
+from services.tuning.allocation import Allocation
+from services.tuning.dispatch import Fairness, Waiting
+from services.tuning.ending import is_ending, is_exhausted, reference_failure
+from services.tuning.errors import BrokerError, FarmError, LeaseLostError, TuningError
+from services.tuning.leases import Leases
+from services.tuning.revisions import Revisions
+from services.tuning.search_host import SearchHost, Suggested
+from services.tuning.settings import TunerSettings
+from services.tuning.snapshot import Snapshot, look
+from workers.messages import MeasureChunk, MeasurePolicy, MessageError
+
+_log = structlog.get_logger(__name__)
+
+#: What one search or job may fail with without harm to others: typed errors, and rows that do not read.
+_ISOLATED = (TuningError, MessageError, IntegrityError, DataError, zlib.error, ValueError, KeyError)
+#: How often a target's chunk size is computed anew.
+_CHUNK_SIZE_SECS = 2.0
+_RECENT_TRIALS = 50
+
+
+class Tuner:
+    """One replica of the tuner service. All it remembers can be rebuilt from rows."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        leases: Leases,
+        host: SearchHost,
+        send: Callable[[MeasureChunk, str], None],
+        revisions: Revisions,
+        settings: TunerSettings,
+    ) -> None:
+        self._engine = engine
+        self._leases = leases
+        self._host = host
+        self._send = send
+        self._revisions = revisions
+        self._settings = settings
+        self._fairness = Fairness()
+        #: In time.monotonic(): when something may be tried again.
+        self._not_before: dict[int, float] = {}
+        self._broker_back_at = 0.0
+        self._reconciled_at = 0.0
+        self._chunk_sizes: dict[int, tuple[float, int]] = {}
+        #: By search, as it stood when it was last settled: nothing new, nothing to settle.
+        self._settled: dict[int, object] = {}
+
+    def start(self) -> None:
+        """Watchers may have missed something while no replica ran."""
+        self._revisions.changed({job.id for job in intents.open_jobs(self._engine)})
+
+    def tick(self) -> None:
+        self._follow_intents()
+        self._leases.keep()
+        self._take_answers()
+        snapshot = look(self._engine, self._leases, dead_after_secs=self._settings.dead_after_secs)
+        allocation = Allocation(
+            engine=self._engine, snapshot=snapshot, busy=self._host.busy, settings=self._settings
+        )
+        for search_id in list(self._leases):
+            with self._isolated(search_id):
+                self._tend(snapshot, snapshot.searches[search_id], allocation)
+        self._dispatch(snapshot)
+        self._reconcile()
+        self._raise_revisions()
+        self._host.close_idle(self._leases)
+
+    def close(self) -> None:
+        """Children end, leases are free at once for another replica."""
+        self._host.shut_down()
+        self._leases.release_all()
+
+    def _follow_intents(self) -> None:
+        jobs = intents.open_jobs(self._engine)
+        self._fairness.keep({job.id for job in jobs})
+        for job in jobs:
+            if intents.needs_change(job):
+                with self._isolated(None):
+                    intents.follow(self._engine, job)
+
+    def _take_answers(self) -> None:
+        for answer in self._host.answers():
+            if answer.search_id in self._leases:
+                with self._isolated(answer.search_id):
+                    self._take_answer(answer)
+
+    def _take_answer(self, answer: Suggested) -> None:
+        lease = self._leases[answer.search_id]
+        if answer.failure is not None:
+            self._count_failure(answer)
+            return
+        planned = plan.add_round(self._engine, lease, answer, empty_rounds=self._settings.empty_rounds)
+        if planned.unpaid:
+            self._host.close(answer.search_id)
+        self._revisions.changed(planned.jobs)
+        _log.info(
+            "round_planned",
+            search_id=answer.search_id,
+            round=answer.round,
+            suggested=len(answer.candidates),
+            inserted=planned.inserted,
+            exhausted=answer.exhausted,
+            search_secs=round(answer.search_secs, 3),
+        )
+
+    def _count_failure(self, answer: Suggested) -> None:
+        """A child's death counts against its search; a fork server's does not."""
+        search_id, reason = answer.search_id, str(answer.failure)
+        self._not_before[search_id] = time.monotonic() + 1.0
+        if isinstance(answer.failure, FarmError):
+            _log.error("no_search_child", search_id=search_id, reason=reason)
+            return
+        with transaction(self._engine) as session:
+            crashes = searches.count_crash(session, self._leases[search_id], error=reason)
+            tasks = [task for task in progress.open_tasks(session, [search_id]) if task.runs]
+        if crashes is None:
+            raise LeaseLostError(search_id)
+        _log.warning("search_child_failed", search_id=search_id, crashes=crashes, reason=reason)
+        if crashes >= self._settings.max_crashes:
+            self._fail(search_id, tasks, reason)
+
+    def _tend(self, snapshot: Snapshot, search: Search, allocation: Allocation) -> None:
+        """What one search needs now: a baseline, candidates, a decision on what it found, or its end."""
+        tasks = [task for task in snapshot.tasks_of(search.id) if task.runs]
+        if not tasks:
+            return
+        baseline = snapshot.baselines.get(search.id)
+        reason = reference_failure(baseline)
+        if search.state is SearchState.FAILED or reason is not None:
+            self._fail(search.id, tasks, reason or search.error or "it failed before")
+            return
+        if baseline is None or baseline.state is TrialState.CANCELLED:
+            plan.add_baseline(self._engine, self._leases[search.id], tasks[0])
+        self._ask(snapshot, search, allocation)
+        self._settle(snapshot, search, tasks)
+
+    def _fail(self, search_id: int, tasks: Collection[OpenTask], reason: str) -> None:
+        settle.fail(self._engine, self._leases[search_id], list(tasks), error=reason)
+        self._host.close(search_id)
+
+    def _ask(self, snapshot: Snapshot, search: Search, allocation: Allocation) -> None:
+        if self._host.busy(search.id) or time.monotonic() < self._not_before.get(search.id, 0.0):
+            return
+        if not rounds.wants_candidates(snapshot, search):
+            return
+        payers = allocation.payers(search)
+        count = len(rounds.share(payers, rounds.batch_size(search, self._settings)))
+        if not count:
+            return
+        ids = {task.id for task in payers}
+        if snapshot.cancelled.get(search.id):
+            plan.take_over_cancelled(self._engine, self._leases[search.id], payers=ids, limit=count)
+        else:
+            self._host.ask(search, round_=search.rounds, count=count, payers=ids)
+
+    def _settle(self, snapshot: Snapshot, search: Search, tasks: list[OpenTask]) -> None:
+        ending = [task.id for task in tasks if is_ending(snapshot, task)]
+        round_over = rounds.round_is_due(search, snapshot.open_trials)
+        confirming = sum(kind.count for kind in snapshot.open_of(search.id, Purpose.CONFIRM))
+        state = (tuple(ending), round_over and search.rounds, confirming)
+        if self._settled.get(search.id) == state or not (ending or round_over or not confirming):
+            return
+        settling = settle.Settling(
+            lease=self._leases[search.id],
+            search=search,
+            tasks=tasks,
+            ending=ending,
+            exhausted=is_exhausted(snapshot, search),
+        )
+        decision = settle.look_first(self._engine, settling, self._settings)
+        if decision.publish or decision.confirm or (decision.settled and ending):
+            settle.settle(self._engine, settling, self._settings)
+            self._revisions.changed({task.job_id for task in tasks})
+        else:
+            self._settled[search.id] = state
+
+    def _dispatch(self, snapshot: Snapshot) -> None:
+        if time.monotonic() < self._broker_back_at:
+            return
+        queued = dispatch.waiting(snapshot, self._leases)
+        dispatched = Counter[str]()
+        for kind in snapshot.open_trials:
+            if kind.state is TrialState.DISPATCHED:
+                dispatched[kind.job_id] += kind.count
+        for target_id in sorted({kind.target_id for kind in queued}):
+            self._feed(snapshot, target_id, [k for k in queued if k.target_id == target_id], dispatched)
+
+    def _feed(
+        self, snapshot: Snapshot, target_id: int, queued: list[Waiting], dispatched: Counter[str]
+    ) -> None:
+        """Fill a target's queue up to its room."""
+        size = self._chunk_size(target_id)
+        devices = snapshot.devices(target_id)
+        under_way = snapshot.outstanding.get(target_id, 0)
+        while queued and time.monotonic() >= self._broker_back_at:
+            room = dispatch.room(under_way, devices=devices, size=size, settings=self._settings)
+            chosen = dispatch.next_chunk(
+                queued, limit=min(size, room), dispatched=dispatched, fairness=self._fairness
+            )
+            if chosen is None:
+                return
+            queued.remove(chosen.waiting)
+            self._fairness.count(chosen.waiting.job_id)
+            with self._isolated(chosen.waiting.search_id):
+                taken = self._send_chunk(snapshot, chosen, ahead=under_way, devices=devices)
+                under_way += taken
+                dispatched[chosen.waiting.job_id] += taken
+                if taken and chosen.waiting.count > taken:
+                    queued.append(dispatch.rest(chosen.waiting, taken))
+
+    def _send_chunk(self, snapshot: Snapshot, chosen: dispatch.Plan, *, ahead: int, devices: int) -> int:
+        """Commit, then send; how many trials went."""
+        search = snapshot.searches[chosen.waiting.search_id]
+        secs = dispatch.deadline_secs(
+            MeasurePolicy.from_json(dict(search.policy)),
+            ahead=ahead,
+            size=chosen.limit,
+            devices=devices,
+            settings=self._settings,
+        )
+        chunk = dispatch.take_chunk(self._engine, self._leases[search.id], search, chosen, secs)
+        if chunk is None:
+            return 0
+        try:
+            self._send(chunk, search.target_key)
+        except BrokerError:
+            self._broker_back_at = time.monotonic() + self._settings.broker_retry_secs
+            dispatch.hand_back(self._engine, chunk)
+            raise
+        self._revisions.changed({chosen.waiting.job_id})
+        return len(chunk.trials)
+
+    def _chunk_size(self, target_id: int) -> int:
+        computed_at, size = self._chunk_sizes.get(target_id, (0.0, 0))
+        if not size or time.monotonic() - computed_at > _CHUNK_SIZE_SECS:
+            with reading(self._engine) as session:
+                recent = trials.recent_stage_secs(session, target_id, limit=_RECENT_TRIALS)
+            size = dispatch.chunk_size(recent, self._settings)
+            self._chunk_sizes[target_id] = (time.monotonic(), size)
+        return size
+
+    def _reconcile(self) -> None:
+        if time.monotonic() - self._reconciled_at < self._settings.reconcile_secs:
+            return
+        self._reconciled_at = time.monotonic()
+        with reading(self._engine) as session:
+            under_way = trials.dispatched_trials(session)
+            workers = fleet.read_fleet(session, dead_after_secs=self._settings.dead_after_secs)
+        verdicts = [(trial, reconcile.judge(trial, workers, self._settings)) for trial in under_way]
+        lost = [(trial, verdict) for trial, verdict in verdicts if verdict is not reconcile.Verdict.KEEP]
+        for trial, verdict in lost:
+            with self._isolated(trial.search_id):
+                reconcile.carry_out(self._engine, trial, verdict)
+                self._revisions.changed({trial.job_id})
+
+    def _raise_revisions(self) -> None:
+        due = self._revisions.due()
+        if due:
+            with transaction(self._engine) as session:
+                progress.raise_revisions(session, due)
+
+    @contextmanager
+    def _isolated(self, search_id: int | None) -> Iterator[None]:
+        try:
+            yield
+        except LeaseLostError as error:
+            _log.warning("lease_lost", search_id=error.search_id)
+            self._leases.forget(error.search_id)
+            self._host.close(error.search_id)
+        except _ISOLATED as error:
+            _log.exception("step_failed", search_id=search_id, reason=str(error))

@@ -1,0 +1,125 @@
+"""The tuner service's process: wires the loop, its threads and its children, and ends them cleanly.
+
+It may be killed at any point: what it knew stands in rows, its leases expire, its children die with it.
+"""
+
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Collection
+
+import structlog
+from celery import Celery
+from sqlalchemy.exc import OperationalError
+
+from db.session import connect
+from sandbox.child import Child
+from sandbox.errors import SandboxError
+from sandbox.fork_server import ForkServer
+from sandbox.limits import Limits
+from services.tuning.broker import ResultsConsumer, send_chunk
+from services.tuning.leases import Leases
+from services.tuning.loop import Tuner
+from services.tuning.revisions import Revisions
+from services.tuning.search_host import SearchHost
+from services.tuning.settings import TunerSettings
+from workers.app import make_app
+from workers.messages import MeasureChunk
+
+_log = structlog.get_logger(__name__)
+
+_SEARCH_CHILD = "tuner.search_child:run"
+_PRELOAD = ("tuner.preload", "tuner.search_child")
+#: Pause between ticks that results woke.
+_BREATH_SECS = 0.02
+
+
+def run(settings: TunerSettings) -> None:
+    """Run until SIGTERM or SIGINT."""
+    stopping = threading.Event()
+    wake = threading.Event()
+
+    def stop(_signum: int, _frame: object) -> None:
+        stopping.set()
+        wake.set()
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, stop)
+    serve(settings, stopping=stopping, wake=wake)
+
+
+def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading.Event) -> None:
+    """The service without its signals: runs until `stopping`; `wake` cuts a pause short."""
+    owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"[:120]
+    engine = connect(settings.database_url)
+    app = make_app(settings.broker_url)
+    revisions = Revisions(secs=settings.revision_secs)
+
+    def changed(job_ids: Collection[str]) -> None:
+        revisions.changed(job_ids)
+        wake.set()
+
+    consumer = ResultsConsumer(app=app, engine=engine, on_change=changed)
+    with ForkServer(_PRELOAD) as server:
+        tuner = Tuner(
+            engine=engine,
+            leases=Leases(engine=engine, owner=owner, settings=settings),
+            host=SearchHost(engine=engine, spawn=lambda: _spawn(server, settings), settings=settings),
+            send=lambda chunk, target_key: _send(app, chunk, target_key),
+            revisions=revisions,
+            settings=settings,
+        )
+        consumer.start()
+        _log.info("tuner_started", owner=owner)
+        try:
+            _loop(tuner, settings, stopping=stopping, wake=wake)
+        finally:
+            consumer.stop()
+            _close(tuner)
+            consumer.join(timeout=10.0)
+    engine.dispose()
+    _log.info("tuner_ended", owner=owner)
+
+
+def _loop(tuner: Tuner, settings: TunerSettings, *, stopping: threading.Event, wake: threading.Event) -> None:
+    outage_secs = settings.outage_secs
+    started = False
+    while not stopping.is_set():
+        try:
+            if not started:
+                tuner.start()
+                started = True
+            tuner.tick()
+        except OperationalError as error:
+            _log.warning("database_away", reason=str(error.orig), retry_secs=outage_secs)
+            stopping.wait(outage_secs)
+            outage_secs = min(2 * outage_secs, settings.outage_max_secs)
+            continue
+        outage_secs = settings.outage_secs
+        wake.wait(settings.tick_secs)
+        wake.clear()
+        stopping.wait(_BREATH_SECS)
+
+
+def _close(tuner: Tuner) -> None:
+    try:
+        tuner.close()
+    except (OperationalError, SandboxError) as error:
+        # The leases expire by themselves.
+        _log.warning("end_unclean", reason=str(error))
+
+
+def _spawn(server: ForkServer, settings: TunerSettings) -> Child:
+    limits = Limits(
+        address_space_bytes=settings.child_address_space_bytes,
+        cpu_secs=None,
+        large_stack=True,
+        idle_priority=True,
+    )
+    return server.spawn(_SEARCH_CHILD, limits=limits)
+
+
+def _send(app: Celery, chunk: MeasureChunk, target_key: str) -> None:
+    send_chunk(app, chunk, target_key=target_key)

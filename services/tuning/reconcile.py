@@ -1,0 +1,69 @@
+"""The only retry: what to do with a trial that is under way. A pure decision, then one compare-and-set.
+
+A message may be lost or doubled at any time; a worker may die with what it holds. A fresh heartbeat that
+names the attempt is the only proof that somebody works on it.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import structlog
+from sqlalchemy import Engine
+
+from db import trials
+from db.fleet import FleetWorker
+from db.session import transaction
+from db.trials import DispatchedTrial
+from services.tuning.settings import TunerSettings
+
+_log = structlog.get_logger(__name__)
+
+
+class Verdict(StrEnum):
+    KEEP = "keep"
+    #: Back to the queue, for another attempt.
+    RING = "ring"
+    #: Too many workers were lost over it.
+    GIVE_UP = "give_up"
+
+
+def judge(trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings) -> Verdict:
+    """What becomes of a dispatched trial."""
+    if not _is_lost(trial, workers, settings):
+        return Verdict.KEEP
+    return Verdict.GIVE_UP if trial.started_attempts >= settings.max_started_attempts else Verdict.RING
+
+
+def carry_out(engine: Engine, trial: DispatchedTrial, verdict: Verdict) -> None:
+    """Write a verdict, unless an outcome came in between."""
+    with transaction(engine) as session:
+        if verdict is Verdict.RING:
+            done = trials.ring_again(session, trial.id, attempt=trial.attempt)
+        else:
+            error = f"the farm lost {trial.started_attempts} workers over it"
+            done = trials.give_up(session, trial.id, attempt=trial.attempt, error=error)
+    if done:
+        _log.warning("trial_lost", trial_id=trial.id, attempt=trial.attempt, verdict=verdict)
+
+
+def _is_lost(trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings) -> bool:
+    held = (trial.id, trial.attempt)
+    if any(worker.alive and held in worker.holding for worker in workers):
+        return False
+    if trial.overdue:
+        return True
+    if any(not worker.alive and held in worker.holding for worker in workers):
+        return True
+    if trial.worker_id is not None:
+        return not any(worker.alive and worker.id == trial.worker_id for worker in workers)
+    return _doorbell_is_lost(trial, workers, settings)
+
+
+def _doorbell_is_lost(
+    trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings
+) -> bool:
+    """An idle worker of the target should have heard it by now; patience doubles with each attempt."""
+    unheard = max(0, trial.attempt - 1 - trial.started_attempts)
+    patience_secs = min(settings.unheard_secs * 2.0 ** min(unheard, 10), settings.deadline_secs * 10)
+    idle = any(w.accepts and w.target_id == trial.target_id and not w.holding for w in workers)
+    return idle and trial.age_secs > patience_secs

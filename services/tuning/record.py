@@ -1,0 +1,133 @@
+"""Records what workers report: each outcome once, by compare-and-set, acknowledged after the commit.
+
+A message that cannot be read is logged and acknowledged: it may never block those behind it. It judges no
+result and asks for no trial again.
+"""
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import structlog
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from db import searches, trials
+from db.session import transaction
+from db.states import Outcome
+from db.trials import Measured, TrialPlace
+from workers.messages import MessageError, TrialOutcome, TrialStarted, result_from_json
+
+_log = structlog.get_logger(__name__)
+
+Result = TrialStarted | TrialOutcome
+
+_MAX_ID = (1 << 63) - 1
+_MAX_ATTEMPT = (1 << 31) - 1
+_MAX_ERROR_CHARS = 4000
+
+
+def read_result(body: bytes | str) -> Result:
+    """A result that fits its row; raises MessageError otherwise."""
+    try:
+        obj = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"no JSON: {error}") from error
+    if not isinstance(obj, dict):
+        raise MessageError("not a JSON object")
+    result = result_from_json(obj)
+    _check(result)
+    return result
+
+
+def record(engine: Engine, results: Sequence[Result]) -> set[str]:
+    """Write results in one transaction; returns the jobs in which something changed."""
+    with transaction(engine) as session:
+        places = {place.id: place for place in trials.places(session, {r.trial_id for r in results})}
+        searches.lock_searches(session, {place.search_id for place in places.values()})
+        changed: set[str] = set()
+        spent: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for result in results:
+            place = places.get(result.trial_id)
+            if place is None or not _write(session, place, result):
+                _log.info("result_ignored", trial_id=result.trial_id, attempt=result.attempt)
+                continue
+            changed.add(place.job_id)
+            if isinstance(result, TrialOutcome):
+                for stage, secs in result.stage_secs.items():
+                    spent[place.search_id][stage] += secs
+        for search_id in sorted(spent):
+            searches.add_stage_secs(session, search_id, spent[search_id])
+    return changed
+
+
+def measured(result: TrialOutcome) -> Measured:
+    """An outcome as its row holds it. Ok without times is a fault of the worker's, and said so."""
+    outcome, error = result.outcome, result.error
+    run_secs = _times(result.run_secs)
+    if outcome is Outcome.OK and run_secs is None:
+        outcome, error = Outcome.RUN_ERROR, "the worker reported ok without usable times"
+    timed = outcome in (Outcome.OK, Outcome.CUT_OFF) and run_secs is not None
+    return Measured(
+        trial_id=result.trial_id,
+        attempt=result.attempt,
+        worker_id=_text(result.worker_id, 40),
+        outcome=outcome,
+        run_secs=run_secs if timed else None,
+        latency_secs=statistics.median(run_secs) if timed and run_secs is not None else None,
+        incumbent_run_secs=_times(result.incumbent_run_secs),
+        error=None if error is None else _text(error, _MAX_ERROR_CHARS),
+        stage_secs=result.stage_secs,
+        device_class=_text(result.device_class, 200),
+        tvm_version=_text(result.tvm_version, 40),
+    )
+
+
+def _write(session: Session, place: TrialPlace, result: Result) -> bool:
+    if isinstance(result, TrialStarted):
+        worker_id = _text(result.worker_id, 40)
+        return trials.record_started(session, result.trial_id, attempt=result.attempt, worker_id=worker_id)
+    row = measured(result)
+    if not trials.record_outcome(session, row):
+        return False
+    if row.outcome is Outcome.OK and row.latency_secs is not None:
+        trials.note_latency(session, place, row.latency_secs)
+    return True
+
+
+def _check(result: Result) -> None:
+    """Types and ranges that no row would take; the fields of a message are not typed when read."""
+    if not _is_count(result.trial_id, _MAX_ID) or not _is_count(result.attempt, _MAX_ATTEMPT):
+        raise MessageError("trial_id or attempt is no row's")
+    texts = [result.worker_id]
+    if isinstance(result, TrialOutcome):
+        texts += [result.device_class, result.tvm_version]
+        texts += [] if result.error is None else [result.error]
+        if not _are_secs(result.stage_secs):
+            raise MessageError("stage_secs is not seconds by stage")
+    if not all(isinstance(text, str) for text in texts):
+        raise MessageError("a text field holds no text")
+
+
+def _is_count(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _are_secs(stages: object) -> bool:
+    return isinstance(stages, Mapping) and all(
+        isinstance(stage, str) and isinstance(secs, int | float) and math.isfinite(secs) and secs >= 0
+        for stage, secs in stages.items()
+    )
+
+
+def _times(secs: Iterable[float] | None) -> tuple[float, ...] | None:
+    """Times that mean something: positive and finite, else none at all."""
+    times = tuple(secs or ())
+    return times if times and all(math.isfinite(time) and time > 0 for time in times) else None
+
+
+def _text(text: str, most: int) -> str:
+    """What a text column takes: PostgreSQL knows no NUL."""
+    return text.replace("\x00", "�")[:most]

@@ -1,0 +1,68 @@
+"""Settings of the tuner service, read once from TILEFARM_* variables. All its limits stand here."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class TunerSettings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True)
+
+    database_url: str
+    broker_url: str
+
+    #: Pause between two ticks of the loop.
+    tick_secs: float = Field(default=0.15, gt=0)
+    #: Pause after a tick that could not reach the database; doubles up to the second.
+    outage_secs: float = Field(default=0.5, gt=0)
+    outage_max_secs: float = Field(default=10.0, gt=0)
+
+    #: A lease expires so long after its last renewal, which happens at a third of it.
+    lease_secs: float = Field(default=8.0, gt=0)
+    #: Searches that one replica leases at most.
+    max_leases: int = Field(default=64, gt=0)
+
+    #: Live search children of one replica.
+    max_children: int = Field(default=3, gt=0)
+    child_idle_secs: float = Field(default=60.0, gt=0)
+    child_address_space_bytes: int = Field(default=6 << 30, gt=0)
+    open_timeout_secs: float = Field(default=180.0, gt=0)
+    suggest_timeout_secs: float = Field(default=300.0, gt=0)
+    #: Deaths of a search's child in a row after which the search fails.
+    max_crashes: int = Field(default=3, gt=0)
+    #: Traces of the best so many results go to a child that opens a search.
+    known_traces: int = Field(default=128, gt=0)
+
+    #: Candidates of a round, and of round 0, unless the search's options say otherwise. Small, because
+    #: a round learns only from the rounds up to the one before last.
+    batch_size: int = Field(default=16, gt=0)
+    first_batch_size: int = Field(default=16, gt=0)
+    #: Rounds in a row without a new candidate after which a space counts as exhausted.
+    empty_rounds: int = Field(default=3, gt=0)
+
+    #: Trials of a chunk while nothing is known of their time, and at most.
+    chunk_size: int = Field(default=8, gt=0)
+    chunk_size_max: int = Field(default=32, gt=0)
+    #: A chunk aims at so much work.
+    chunk_secs: float = Field(default=2.0, gt=0)
+    #: Chunks outstanding for each live device of a target.
+    chunks_per_device: int = Field(default=2, gt=0)
+    #: Pause of dispatching after the broker could not be reached.
+    broker_retry_secs: float = Field(default=1.0, gt=0)
+
+    #: A worker without a heartbeat for so long is dead.
+    dead_after_secs: float = Field(default=10.0, gt=0)
+    #: Slack of a dispatched trial's deadline, beside the time limits of the trials before it.
+    deadline_secs: float = Field(default=30.0, gt=0)
+    #: A dispatched trial that nobody holds while a worker of its target is idle is rung again after so long.
+    unheard_secs: float = Field(default=10.0, gt=0)
+    reconcile_secs: float = Field(default=1.0, gt=0)
+    #: Started attempts after which the farm gives a trial up.
+    max_started_attempts: int = Field(default=3, gt=0)
+
+    #: The best so many are measured again before a task ends.
+    confirm_count: int = Field(default=3, gt=0)
+    #: While a job runs, the best is confirmed when it is below this fraction of the published latency.
+    confirm_early_ratio: float = Field(default=0.95, gt=0, le=1)
+
+    #: A job's revision rises at most once in so long, ends and changes of state aside.
+    revision_secs: float = Field(default=0.5, ge=0)
