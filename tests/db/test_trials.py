@@ -1,0 +1,201 @@
+"""Each transition of a trial is one compare-and-set: late, doubled and reordered results change nothing."""
+
+import statistics
+import threading
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, update
+
+from db import rounds, trials
+from db.session import reading, transaction
+from db.states import Outcome, Purpose, TrialState
+from db.tables import JobRow, TrialRow
+from db.trials import Measured
+from tests.tuning.rows import add_job, add_search, add_target, add_trials, ok, read, states
+
+
+class Farm:
+    """One search, one running job with one task."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.search_id = add_search(engine, add_target(engine))
+        [self.task_id] = add_job(engine, [self.search_id], state="running")
+
+    def add(self, count: int, **values: Any) -> list[int]:
+        return add_trials(self.engine, self.search_id, self.task_id, count, **values)
+
+    def dispatch(self, *, limit: int = 8, chunk_id: str = "c", deadline_secs: float = 60.0) -> list[int]:
+        with transaction(self.engine) as session:
+            taken = trials.dispatch(
+                session,
+                search_id=self.search_id,
+                job_id="job-1",
+                purpose=Purpose.SEARCH,
+                limit=limit,
+                chunk_id=chunk_id,
+                deadline_secs=deadline_secs,
+            )
+        return [trial.id for trial in taken]
+
+    def record(self, trial_id: int, *, attempt: int = 1, secs: float = 0.001) -> bool:
+        with transaction(self.engine) as session:
+            return trials.record_outcome(session, measured(trial_id, attempt=attempt, secs=secs))
+
+
+@pytest.fixture
+def farm(engine: Engine) -> Farm:
+    return Farm(engine)
+
+
+def measured(trial_id: int, *, attempt: int = 1, secs: float = 0.001) -> Measured:
+    return Measured(
+        trial_id=trial_id,
+        attempt=attempt,
+        worker_id="worker-1",
+        outcome=Outcome.OK,
+        run_secs=[secs],
+        latency_secs=statistics.median([secs]),
+        incumbent_run_secs=None,
+        error=None,
+        stage_secs={"build": 0.1},
+        device_class="cpu",
+        tvm_version="0.27.0",
+    )
+
+
+def test_a_chunk_takes_the_oldest_trials_and_counts_their_attempt(farm: Farm) -> None:
+    ids = farm.add(3)
+    assert farm.dispatch(limit=2) == ids[:2]
+    assert read(farm.engine, TrialRow.attempt) == [1, 1, 0]
+    assert states(farm.engine) == {"dispatched": 2, "queued": 1}
+
+
+def test_an_outcome_counts_once(farm: Farm) -> None:
+    [trial_id] = farm.add(1)
+    farm.dispatch()
+    assert farm.record(trial_id, secs=0.001)
+    assert not farm.record(trial_id, secs=0.002)
+    assert read(farm.engine, TrialRow.run_secs) == [[0.001]]
+
+
+def test_an_outcome_of_an_earlier_attempt_is_late(farm: Farm) -> None:
+    [trial_id] = farm.add(1)
+    farm.dispatch()
+    with transaction(farm.engine) as session:
+        assert trials.ring_again(session, trial_id, attempt=1)
+        assert not trials.ring_again(session, trial_id, attempt=1)
+    assert not farm.record(trial_id, attempt=1)
+    farm.dispatch(chunk_id="d")
+    assert not farm.record(trial_id, attempt=1)
+    assert farm.record(trial_id, attempt=2)
+
+
+def test_an_outcome_after_a_cancel_changes_nothing(farm: Farm) -> None:
+    ids = farm.add(2)
+    farm.dispatch(limit=1)
+    with transaction(farm.engine) as session:
+        assert trials.cancel_trials(session, "job-1") == 2
+    assert not farm.record(ids[0])
+    assert states(farm.engine) == {"cancelled": 2}
+
+
+def test_a_doubled_or_reordered_start_notice_counts_once(farm: Farm) -> None:
+    [trial_id] = farm.add(1)
+    farm.dispatch()
+    with transaction(farm.engine) as session:
+        assert trials.record_started(session, trial_id, attempt=1, worker_id="w")
+        assert not trials.record_started(session, trial_id, attempt=1, worker_id="w")
+    assert farm.record(trial_id)
+    with transaction(farm.engine) as session:
+        assert not trials.record_started(session, trial_id, attempt=1, worker_id="w")
+    assert read(farm.engine, TrialRow.started_attempts) == [1]
+
+
+def test_a_trial_that_a_worker_was_lost_over_goes_alone(farm: Farm) -> None:
+    ids = farm.add(3)
+    with transaction(farm.engine) as session:
+        session.execute(update(TrialRow).where(TrialRow.id == ids[0]).values(started_attempts=1))
+    assert farm.dispatch(chunk_id="c1") == ids[1:]
+    assert farm.dispatch(chunk_id="c2") == ids[:1]
+
+
+@pytest.mark.parametrize(("column", "value"), [("state", "paused"), ("desired_state", "cancelled")])
+def test_nothing_of_a_job_that_may_not_run_is_dispatched(farm: Farm, column: str, value: str) -> None:
+    farm.add(1)
+    with transaction(farm.engine) as session:
+        session.execute(update(JobRow).values({column: value}))
+    assert farm.dispatch() == []
+
+
+def test_two_dispatchers_never_take_the_same_trial(farm: Farm) -> None:
+    farm.add(16)
+    taken: list[list[int]] = []
+    threads = [
+        threading.Thread(target=lambda n=n: taken.append(farm.dispatch(limit=16, chunk_id=f"c{n}")))
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ids = [trial_id for chunk in taken for trial_id in chunk]
+    assert len(ids) == len(set(ids)) == 16
+    assert set(read(farm.engine, TrialRow.attempt)) == {1}
+
+
+def test_a_pause_calls_trials_back_and_a_resume_puts_them_into_the_newest_round(farm: Farm) -> None:
+    [trial_id] = farm.add(1)
+    farm.dispatch()
+    with transaction(farm.engine) as session:
+        assert trials.call_back(session, "job-1") == 1
+        from db.tables import SearchRow
+
+        session.execute(update(SearchRow).values(rounds=5))
+        trials.join_newest_round(session, "job-1")
+    assert not farm.record(trial_id)
+    assert read(farm.engine, TrialRow.round) == [4]
+
+
+def test_a_round_sees_closed_trials_of_its_past_and_never_more(farm: Farm) -> None:
+    seen = farm.add(1, round=0, **ok(0.002))
+    failed = farm.add(1, round=0, state=TrialState.FAILED, outcome=Outcome.WORKER_LOST)
+    farm.add(1, round=1, **ok(0.001))
+    farm.add(1, round=0, state=TrialState.CANCELLED)
+    with reading(farm.engine) as session:
+        known = rounds.known_trials(session, farm.search_id, up_to_round=0)
+        unseen = rounds.unseen_programs(session, farm.search_id, up_to_round=0)
+    assert [trial.id for trial in known] == seen + failed
+    assert unseen == [f"{2:016x}", f"{3:016x}"]
+
+
+def test_the_best_and_the_untuned_latency_stand_on_the_search(farm: Farm) -> None:
+    places = farm.add(2)
+    with transaction(farm.engine) as session:
+        for place, secs in zip(trials.places(session, places), (0.002, 0.003), strict=True):
+            trials.note_latency(session, place, secs)
+    from db.tables import SearchRow
+
+    assert read(farm.engine, SearchRow.best_latency_secs) == [0.002]
+    assert read(farm.engine, SearchRow.best_trial_id) == [places[0]]
+
+
+def test_a_trial_is_given_up_only_in_the_attempt_that_was_judged(farm: Farm) -> None:
+    [trial_id] = farm.add(1)
+    farm.dispatch()
+    with transaction(farm.engine) as session:
+        assert not trials.give_up(session, trial_id, attempt=0, error="lost")
+        assert trials.give_up(session, trial_id, attempt=1, error="lost")
+    assert states(farm.engine) == {"failed": 1}
+    assert read(farm.engine, TrialRow.outcome) == [Outcome.WORKER_LOST]
+
+
+def test_ages_and_deadlines_are_the_databases(farm: Farm) -> None:
+    farm.add(2)
+    farm.dispatch(limit=1, chunk_id="c1", deadline_secs=60.0)
+    farm.dispatch(limit=1, chunk_id="c2", deadline_secs=-1.0)
+    with reading(farm.engine) as session:
+        under_way = trials.dispatched_trials(session)
+    assert [trial.overdue for trial in under_way] == [False, True]
+    assert all(0 <= trial.age_secs < 5 for trial in under_way)
