@@ -18,7 +18,7 @@ _SCRIPTS = Path(__file__).parent / "migrations"
 
 
 def upgrade(url: str) -> None:
-    """Apply every revision that the database at `url` lacks. It may run twice, and at once on several hosts."""
+    """Apply every revision that the database at `url` lacks; may run twice, or on several hosts at once."""
     engine = connect(url, pool_size=1)
     try:
         config = _config()

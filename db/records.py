@@ -1,0 +1,142 @@
+"""Records as consumers ask for them. Publishing stands in db/publishing.py."""
+
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session
+
+from db.states import RecordState
+from db.tables import RecordRow, TargetRow, WorkloadRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A TuningRecord with its workload's module."""
+
+    id: int
+    workload_id: int
+    shash: str
+    #: Canonical module JSON text.
+    module: str
+    #: Trace JSON text.
+    trace: str
+    trace_hash: str
+    target_key: str
+    target: dict[str, Any]
+    tvm_version: str
+    state: RecordState
+    run_secs: list[float]
+    latency_secs: float
+    flops: float
+    policy: dict[str, Any]
+    device_class: str
+    trial_id: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Near:
+    """A published record of an asked workload, for another target or TVM version."""
+
+    shash: str
+    target: dict[str, Any]
+    target_key: str
+    tvm_version: str
+
+
+def current_records(
+    session: Session, *, target_key: str, tvm_version: str, shashes: Collection[str]
+) -> list[Record]:
+    """The newest published record of each workload: exactly this target, exactly this TVM."""
+    newest = (
+        select(func.max(RecordRow.id))
+        .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
+        .join(TargetRow, TargetRow.id == RecordRow.target_id)
+        .where(
+            TargetRow.key == target_key,
+            RecordRow.tvm_version == tvm_version,
+            WorkloadRow.tvm_version == tvm_version,
+            WorkloadRow.shash.in_(shashes),
+            RecordRow.state == RecordState.PUBLISHED,
+        )
+        .group_by(RecordRow.workload_id)
+    )
+    return _records(session, _query().where(RecordRow.id.in_(newest)).order_by(RecordRow.id))
+
+
+def near_records(session: Session, shashes: Collection[str]) -> list[Near]:
+    """What there is for these workloads elsewhere, the newest first."""
+    statement = (
+        select(WorkloadRow.shash, TargetRow.canonical, TargetRow.key, RecordRow.tvm_version)
+        .join(RecordRow, RecordRow.workload_id == WorkloadRow.id)
+        .join(TargetRow, TargetRow.id == RecordRow.target_id)
+        .where(WorkloadRow.shash.in_(shashes), RecordRow.state == RecordState.PUBLISHED)
+        .order_by(RecordRow.id.desc())
+    )
+    return [
+        Near(shash=shash, target=target, target_key=key, tvm_version=tvm_version)
+        for shash, target, key, tvm_version in session.execute(statement)
+    ]
+
+
+def read_record(session: Session, record_id: int) -> Record | None:
+    return next(iter(_records(session, _query().where(RecordRow.id == record_id))), None)
+
+
+def list_records(
+    session: Session,
+    *,
+    limit: int,
+    after_id: int | None,
+    target_key: str | None = None,
+    shash: str | None = None,
+    states: Collection[RecordState] = (),
+) -> list[Record]:
+    """Newest first."""
+    statement = _query().order_by(RecordRow.id.desc()).limit(limit)
+    if after_id is not None:
+        statement = statement.where(RecordRow.id < after_id)
+    if target_key is not None:
+        statement = statement.where(TargetRow.key == target_key)
+    if shash is not None:
+        statement = statement.where(WorkloadRow.shash == shash)
+    if states:
+        statement = statement.where(RecordRow.state.in_(states))
+    return _records(session, statement)
+
+
+def _query() -> Select[RecordRow, WorkloadRow, TargetRow]:
+    return (
+        select(RecordRow, WorkloadRow, TargetRow)
+        .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
+        .join(TargetRow, TargetRow.id == RecordRow.target_id)
+    )
+
+
+def _records(session: Session, statement: Select[RecordRow, WorkloadRow, TargetRow]) -> list[Record]:
+    return [
+        Record(
+            id=row.id,
+            workload_id=workload.id,
+            shash=workload.shash,
+            module=zlib.decompress(workload.module_z).decode(),
+            trace=zlib.decompress(row.trace_z).decode(),
+            trace_hash=row.trace_hash,
+            target_key=target.key,
+            target=target.canonical,
+            tvm_version=row.tvm_version,
+            state=RecordState(row.state),
+            run_secs=row.run_secs,
+            latency_secs=row.latency_secs,
+            flops=workload.flops,
+            policy=row.policy,
+            device_class=row.device_class,
+            trial_id=row.trial_id,
+            created_at=row.created_at,
+        )
+        for row, workload, target in session.execute(statement)
+    ]

@@ -1,0 +1,89 @@
+"""Bearer tokens: hashed at rest, scoped, expiring by database time. The token itself is seen only once."""
+
+import hashlib
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Select, or_, select, update
+from sqlalchemy.orm import Session
+
+from db.clock import utc_now
+from db.rowcount import changed
+from db.tables import TokenRow
+
+SCOPES = ("jobs:read", "jobs:write", "records:read", "records:import", "worker", "admin")
+_PREFIX = "tf_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A token as stored; never the token itself."""
+
+    id: int
+    name: str
+    scopes: frozenset[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+def token_sha256(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def create_token(
+    session: Session, name: str, *, scopes: Collection[str], lifetime_secs: float | None = None
+) -> str:
+    """Make a token and return it, for the only time. Raises ValueError on an unknown scope."""
+    unknown = set(scopes) - set(SCOPES)
+    if unknown:
+        raise ValueError(f"unknown scopes: {', '.join(sorted(unknown))}")
+    token = _PREFIX + secrets.token_urlsafe(32)
+    session.add(
+        TokenRow(
+            name=name,
+            token_sha256=token_sha256(token),
+            scopes=sorted(scopes),
+            expires_at=None if lifetime_secs is None else utc_now(offset_secs=lifetime_secs),
+        )
+    )
+    session.flush()
+    return token
+
+
+def find_token(session: Session, token: str) -> Token | None:
+    """The token, if it is neither revoked nor expired."""
+    statement = _tokens().where(
+        TokenRow.token_sha256 == token_sha256(token),
+        TokenRow.revoked_at.is_(None),
+        or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > utc_now()),
+    )
+    row = session.scalars(statement).first()
+    return None if row is None else _token(row)
+
+
+def list_tokens(session: Session) -> list[Token]:
+    return [_token(row) for row in session.scalars(_tokens().order_by(TokenRow.id))]
+
+
+def revoke_token(session: Session, name: str) -> bool:
+    """False where there is no such token, or it is revoked already."""
+    statement = update(TokenRow).where(TokenRow.name == name, TokenRow.revoked_at.is_(None))
+    return changed(session, statement.values(revoked_at=utc_now())) == 1
+
+
+def _tokens() -> Select[TokenRow]:
+    return select(TokenRow)
+
+
+def _token(row: TokenRow) -> Token:
+    return Token(
+        id=row.id,
+        name=row.name,
+        scopes=frozenset(row.scopes),
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+    )

@@ -1,0 +1,174 @@
+"""Workers as the API writes them: join, heartbeat, leave, drain. Their age is database time."""
+
+import base64
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, select, update
+from sqlalchemy.orm import Session
+
+from db.clock import secs_since, utc_now
+from db.rowcount import changed
+from db.states import DesiredState, TrialState, WorkerState
+from db.tables import JobRow, TargetRow, TrialRow, WorkerRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWorker:
+    name: str
+    host: str
+    device: str
+    device_class: str
+    target_id: int
+    role: str
+    cores: int
+    memory_bytes: int
+    tvm_version: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    id: str
+    name: str
+    host: str
+    device: str
+    device_class: str
+    target_key: str
+    target: dict[str, Any]
+    role: str
+    state: WorkerState
+    desired_state: WorkerState
+    cores: int
+    memory_bytes: int
+    tvm_version: str
+    facts: dict[str, Any]
+    holding: list[list[int]]
+    stage_secs: dict[str, float]
+    started_at: datetime
+    heartbeat_at: datetime
+    #: Seconds since the last heartbeat.
+    silent_secs: float
+
+
+def join(session: Session, new: NewWorker) -> str:
+    """A new worker; a predecessor of the same name has left."""
+    _leave(session, WorkerRow.name == new.name)
+    worker_id = "worker-" + base64.b32encode(secrets.token_bytes(10)).decode().lower()
+    session.add(
+        WorkerRow(
+            id=worker_id,
+            name=new.name,
+            host=new.host,
+            device=new.device,
+            device_class=new.device_class,
+            target_id=new.target_id,
+            role=new.role,
+            cores=new.cores,
+            memory_bytes=new.memory_bytes,
+            tvm_version=new.tvm_version,
+            facts=dict(new.facts),
+        )
+    )
+    session.flush()
+    return worker_id
+
+
+def beat(
+    session: Session, worker_id: str, *, holding: Sequence[tuple[int, int]], stage_secs: Mapping[str, float]
+) -> WorkerState | None:
+    """Note a heartbeat; the state that is wanted of the worker, or None where it has left or never joined."""
+    statement = (
+        update(WorkerRow)
+        .where(WorkerRow.id == worker_id, WorkerRow.state != WorkerState.LEFT)
+        .values(
+            heartbeat_at=utc_now(),
+            holding=[list(held) for held in holding],
+            stage_secs=dict(stage_secs),
+            state=WorkerRow.desired_state,
+        )
+        .returning(WorkerRow.desired_state)
+        .execution_options(synchronize_session=False)
+    )
+    desired = session.scalars(statement).first()
+    return None if desired is None else WorkerState(desired)
+
+
+def to_drop(session: Session, holding: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Of the held (trial, attempt): those whose job stops, or that are not dispatched as this attempt."""
+    if not holding:
+        return []
+    statement = (
+        select(TrialRow.id, TrialRow.attempt)
+        .join(JobRow, JobRow.id == TrialRow.job_id)
+        .where(
+            TrialRow.id.in_({trial_id for trial_id, _ in holding}),
+            TrialRow.state == TrialState.DISPATCHED,
+            JobRow.desired_state == DesiredState.RUNNING,
+        )
+    )
+    wanted = {(found[0], found[1]) for found in session.execute(statement)}
+    return [held for held in holding if held not in wanted]
+
+
+def leave(session: Session, worker_id: str) -> bool:
+    return _leave(session, WorkerRow.id == worker_id)
+
+
+def ask_state(session: Session, worker_id: str, desired: WorkerState) -> bool:
+    """Drain or resume a worker; False where it has left."""
+    statement = update(WorkerRow).where(WorkerRow.id == worker_id, WorkerRow.state != WorkerState.LEFT)
+    return changed(session, statement.values(desired_state=desired)) == 1
+
+
+def read_worker(session: Session, worker_id: str) -> Worker | None:
+    return next(iter(_workers(session, _query().where(WorkerRow.id == worker_id))), None)
+
+
+def list_workers(session: Session, *, include_left: bool = False) -> list[Worker]:
+    """By name; of those that left only where asked."""
+    statement = _query().order_by(WorkerRow.name, WorkerRow.started_at)
+    if not include_left:
+        statement = statement.where(WorkerRow.state != WorkerState.LEFT)
+    return _workers(session, statement)
+
+
+def _leave(session: Session, which: Any) -> bool:
+    statement = update(WorkerRow).where(which, WorkerRow.state != WorkerState.LEFT)
+    return changed(session, statement.values(state=WorkerState.LEFT, holding=[])) > 0
+
+
+def _query() -> Select[WorkerRow, TargetRow, float]:
+    return select(WorkerRow, TargetRow, secs_since(WorkerRow.heartbeat_at).label("silent_secs")).join(
+        TargetRow, TargetRow.id == WorkerRow.target_id
+    )
+
+
+def _workers(session: Session, statement: Select[WorkerRow, TargetRow, float]) -> list[Worker]:
+    return [
+        Worker(
+            id=row.id,
+            name=row.name,
+            host=row.host,
+            device=row.device,
+            device_class=row.device_class,
+            target_key=target.key,
+            target=target.canonical,
+            role=row.role,
+            state=WorkerState(row.state),
+            desired_state=WorkerState(row.desired_state),
+            cores=row.cores,
+            memory_bytes=row.memory_bytes,
+            tvm_version=row.tvm_version,
+            facts=row.facts,
+            holding=row.holding,
+            stage_secs=row.stage_secs,
+            started_at=row.started_at,
+            heartbeat_at=row.heartbeat_at,
+            silent_secs=silent_secs,
+        )
+        for row, target, silent_secs in session.execute(statement)
+    ]

@@ -1,0 +1,91 @@
+"""Workloads: canonical modules, indexed by structural hash. Whether two are equal is for TVM to say."""
+
+import hashlib
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from db.conflict import insert_unless_there
+from db.tables import WorkloadRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    id: int
+    shash: str
+    tvm_version: str
+    #: Canonical module JSON text.
+    module: str
+    module_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWorkload:
+    tvm_version: str
+    shash: str
+    module: str
+    flops: float
+    #: [{"shape": [..], "dtype": ".."}, ..]
+    args: Sequence[Mapping[str, Any]]
+
+    @property
+    def module_sha256(self) -> str:
+        return hashlib.sha256(self.module.encode()).hexdigest()
+
+
+def same_hash(session: Session, *, tvm_version: str, shash: str) -> list[Workload]:
+    """Workloads of this hash, oldest first: one, unless two that differ share it."""
+    statement = (
+        select(WorkloadRow)
+        .where(WorkloadRow.tvm_version == tvm_version, WorkloadRow.shash == shash)
+        .order_by(WorkloadRow.ordinal)
+    )
+    return [_workload(row) for row in session.scalars(statement)]
+
+
+def store_workload(session: Session, new: NewWorkload, *, known: int) -> int | None:
+    """Insert a workload that equals none of the `known` ones of its hash.
+
+    None where another transaction stored one meanwhile: compare again.
+    """
+    count = session.scalars(
+        select(func.count()).where(WorkloadRow.tvm_version == new.tvm_version, WorkloadRow.shash == new.shash)
+    ).one()
+    if count != known:
+        return None
+    values = {
+        "tvm_version": new.tvm_version,
+        "shash": new.shash,
+        "ordinal": known,
+        "module_z": zlib.compress(new.module.encode(), 6),
+        "module_sha256": new.module_sha256,
+        "flops": new.flops,
+        "args": [dict(arg) for arg in new.args],
+    }
+    if not insert_unless_there(session, WorkloadRow, values, unique=["tvm_version", "shash", "ordinal"]):
+        return None
+    return session.scalars(
+        select(WorkloadRow.id).where(
+            WorkloadRow.tvm_version == new.tvm_version,
+            WorkloadRow.shash == new.shash,
+            WorkloadRow.ordinal == known,
+        )
+    ).one()
+
+
+def read_workload(session: Session, workload_id: int) -> Workload:
+    return _workload(session.get_one(WorkloadRow, workload_id))
+
+
+def _workload(row: WorkloadRow) -> Workload:
+    return Workload(
+        id=row.id,
+        shash=row.shash,
+        tvm_version=row.tvm_version,
+        module=zlib.decompress(row.module_z).decode(),
+        module_sha256=row.module_sha256,
+    )
