@@ -5,6 +5,8 @@ import functools
 import sys
 from collections.abc import Sequence
 
+import httpx
+
 from tilefarm.cli import doctor, jobs, lookup, output, submit
 from tilefarm.cli.exits import HELP, Exit
 from tilefarm.cli.sources import SourceError
@@ -33,10 +35,10 @@ _EXITS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Exit], ...] =
 )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, transport: httpx.BaseTransport | None = None) -> int:
     arguments = _parser().parse_args(argv)
     arguments.connect = functools.partial(
-        Client, arguments.url, arguments.token, timeout_secs=arguments.timeout_secs
+        Client, arguments.url, arguments.token, timeout_secs=arguments.timeout_secs, transport=transport
     )
     try:
         code: Exit = arguments.run(arguments)
