@@ -128,7 +128,7 @@ def _announcement(settings: WorkerSettings, device: Device, detected: DetectedTa
         "device_class": device.device_class,
         "target": detected.target,
         "profiles": list(settings.profiles),
-        "role": "measure",
+        "role": "both",
         "cores": len(device.cpus),
         "memory_bytes": device.memory_bytes,
         "tvm_version": detected.tvm_version,

@@ -14,7 +14,7 @@ class WorkerSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True, extra="ignore")
 
     #: Of the API that the worker joins.
-    url: AnyHttpUrl = AnyHttpUrl("http://127.0.0.1:8080")
+    url: AnyHttpUrl = AnyHttpUrl("http://127.0.0.1:8765")
     #: With scope `worker`.
     token: SecretStr = SecretStr("")
     #: Overrides the broker that the API names.

@@ -1,7 +1,6 @@
 """`tilefarm-server`: one command for every role, for the database and for tokens. It only parses."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,12 +69,12 @@ def _add_token(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    from services.server import embedded, settings
+    from services.server import embedded, settings, supervisor
 
     home = embedded.Home(path=(arguments.data_dir or settings.ServerSettings().embedded_dir()).resolve())
     try:
         return embedded.run(home, host=arguments.host, port=arguments.port, ready_json=arguments.ready_json)
-    except (embedded.EmbeddedError, embedded.PartFailedError) as error:
+    except (embedded.EmbeddedError, supervisor.PartFailedError) as error:
         print(f"tilefarm-server up: {error}", file=sys.stderr)
         return 1
 
@@ -107,13 +106,17 @@ def _tuner(_arguments: argparse.Namespace) -> int:
 
 
 def _worker(arguments: argparse.Namespace) -> int:
-    for name, value in (("TILEFARM_URL", arguments.join), ("TILEFARM_TOKEN", arguments.token)):
-        if value:
-            os.environ[name] = value
+    from workers.errors import WorkerError
     from workers.main import run
     from workers.settings import WorkerSettings
 
-    return run(WorkerSettings()) or 0
+    given = {"url": arguments.join, "token": arguments.token}
+    try:
+        run(WorkerSettings(**{name: value for name, value in given.items() if value}))
+    except WorkerError as error:
+        print(f"tilefarm-server worker: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _db_upgrade(_arguments: argparse.Namespace) -> int:

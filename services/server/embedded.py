@@ -7,7 +7,6 @@ data directory holds the database, the token and the logs; started again on it, 
 import asyncio
 import fcntl
 import json
-import os
 import shutil
 import signal
 import socket
@@ -100,13 +99,11 @@ def run(home: Home, *, host: str, port: int, ready_json: bool) -> int:
     with home.owned(), _socket_dir() as sockets:
         address = choose_address(host, port)
         upgrade(home.database_url)
-        user_token = tokens.ensure_file(
-            home.database_url, home.token_file, name="local", scopes=tokens.ALL_SCOPES
-        )
+        user_token = tokens.ensure_file(home.database_url, home.token_file, name="local")
         worker_token = tokens.ensure_file(
-            home.database_url, home.path / "worker-token", name="local-worker", scopes=("worker",)
+            home.database_url, home.path / "worker-token", name="local-worker", scopes=["worker"]
         )
-        _write_private(home.connection_file, json.dumps({"url": address.url, "token": user_token}))
+        tokens.write_private(home.connection_file, json.dumps({"url": address.url, "token": user_token}))
         parts = _parts(
             home, address, sockets / "valkey.sock", user_token=user_token, worker_token=worker_token
         )
@@ -234,12 +231,3 @@ def _socket_dir() -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _write_private(path: Path, content: str) -> None:
-    """Write with mode 0600, atomically."""
-    temporary = path.with_suffix(".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(content)
-    temporary.replace(path)

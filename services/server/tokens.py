@@ -1,0 +1,84 @@
+"""Tokens for the command line and for the embedded service. A token is shown once.
+
+What a token is, and how it is checked, stands in db/tokens.py.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import IntegrityError
+
+from db.session import connect, reading, transaction
+from db.tokens import SCOPES, create_token, find_token, list_tokens, revoke_token
+
+_SECS_PER_DAY = 86_400.0
+
+
+def ensure_file(url: str, path: Path, *, name: str, scopes: Sequence[str] = SCOPES) -> str:
+    """The token in `path` if it is still valid, else a new one, written there with mode 0600."""
+    with _engine(url) as engine:
+        if path.exists():
+            token = path.read_text().strip()
+            with reading(engine) as session:
+                if find_token(session, token) is not None:
+                    return token
+        with transaction(engine) as session:
+            number = sum(old.name.split("#")[0] == name for old in list_tokens(session))
+            token = create_token(session, f"{name}#{number}" if number else name, scopes=scopes)
+    write_private(path, token + "\n")
+    return token
+
+
+def create(url: str, *, name: str, scopes: Sequence[str], days: float | None) -> int:
+    lifetime_secs = None if days is None else days * _SECS_PER_DAY
+    try:
+        with _engine(url) as engine, transaction(engine) as session:
+            token = create_token(session, name, scopes=scopes, lifetime_secs=lifetime_secs)
+    except ValueError as error:
+        print(f"tilefarm-server token: {error}; there are: {', '.join(SCOPES)}", file=sys.stderr)
+        return 2
+    except IntegrityError:
+        print(f"tilefarm-server token: there is a token {name!r} already", file=sys.stderr)
+        return 2
+    print(token)
+    return 0
+
+
+def list_all(url: str) -> int:
+    with _engine(url) as engine, reading(engine) as session:
+        tokens = list_tokens(session)
+    for token in tokens:
+        end = "never" if token.expires_at is None else f"{token.expires_at:%Y-%m-%d %H:%M}"
+        state = "revoked" if token.revoked_at else f"expires {end}"
+        print(f"{token.name:<24} {','.join(sorted(token.scopes)):<60} {state}")
+    return 0
+
+
+def revoke(url: str, *, name: str) -> int:
+    with _engine(url) as engine, transaction(engine) as session:
+        revoked = revoke_token(session, name)
+    if not revoked:
+        print(f"tilefarm-server token: no valid token {name!r}", file=sys.stderr)
+    return 0 if revoked else 1
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write with mode 0600, atomically."""
+    temporary = path.with_suffix(".new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(content)
+    temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _engine(url: str) -> Iterator[Engine]:
+    engine = connect(url, pool_size=1)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
