@@ -13,7 +13,7 @@ from tuner.errors import RequestError, TunerError, UnknownTargetError, WorkloadE
 from tuner.space.generator import check_space
 from tuner.space.spec import canonical_space, space_hash
 from tuner.target import canonical_of, resolve_tag
-from tuner.trace import trace_python
+from tuner.trace import brief, trace_python
 from tuner.tvm_light import tvm_version
 
 Answer = dict[str, Any]
@@ -40,14 +40,21 @@ def run(channel: Channel) -> None:
 def answer(request: Mapping[str, Any]) -> Answer:
     """One request's answer; a request that makes no sense is answered too."""
     try:
-        handler = _OPERATIONS.get(str(request.get("op")))
-        if handler is None:
-            raise RequestError(f"there is no operation {request.get('op')!r}")
-        return handler(request)
+        return _operate(request)
     except KeyError as error:
         return _errors({"code": "bad_request", "function": None, "detail": f"the request lacks {error}"})
     except TunerError as error:
         return _errors(_as_json(error))
+    except Exception as error:  # noqa: BLE001  # the child-process boundary: TVM raises anything
+        detail = f"{type(error).__name__}: {brief(error)}"
+        return _errors({"code": "intake_failed", "function": None, "detail": detail})
+
+
+def _operate(request: Mapping[str, Any]) -> Answer:
+    handler = _OPERATIONS.get(str(request.get("op")))
+    if handler is None:
+        raise RequestError(f"there is no operation {request.get('op')!r}")
+    return handler(request)
 
 
 def _module(request: Mapping[str, Any]) -> Answer:

@@ -83,7 +83,10 @@ def prim_functions(mod: Any) -> dict[str, Any]:
     named = {str(var.name_hint): func for var, func in mod.functions_items()}
     found = {name: named[name] for name in sorted(named) if isinstance(named[name], tvm.tirx.PrimFunc)}
     if not found:
-        raise WorkloadError("the module holds no TIR PrimFunc", code="no_prim_func")
+        others = (
+            ", ".join(f"{name} ({type(named[name]).__name__})" for name in sorted(named)[:8]) or "nothing"
+        )
+        raise WorkloadError(f"the module holds no TIR PrimFunc, but {others}", code="no_prim_func")
     return found
 
 

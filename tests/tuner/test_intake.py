@@ -170,6 +170,10 @@ def test_a_trace_that_does_not_apply_is_a_typed_error(classroom_json, mm_space):
     assert codes(reply) == [("bad_trace", None)]
 
 
+def test_what_fails_in_a_way_nobody_foresaw_is_an_answer_too(classroom_json):
+    assert codes(module_answer(classroom_json["mm"], spaces=[1])) == [("intake_failed", None)]
+
+
 @pytest.mark.parametrize(
     ("target", "code"),
     [

@@ -76,6 +76,12 @@ def test_default_postprocs_apply_where_none_are_named(kind, workloads, llvm, mm_
     assert all("EnterPostproc" in candidate.trace for candidate in candidates)
 
 
+def test_named_postprocs_and_mutators_are_used(kind, workloads, llvm, mm_space):
+    space = {**mm_space, "postprocs": ["DisallowDynamicLoop"], "mutators": {"MutateTileSize": 1.0}}
+    batches = play(open_search(kind, workloads["mm"], llvm, space=space, result_lag=1), rounds=3, count=2)
+    assert [len(batch) for batch in batches] == [2, 2, 1]
+
+
 def test_a_result_told_twice_changes_nothing(kind, workloads, llvm):
     once, twice = (open_search(kind, workloads["mm"], llvm, result_lag=1) for _ in range(2))
     first = play(once, rounds=1)[0]

@@ -33,6 +33,8 @@ class SearchOptions:
     def __post_init__(self) -> None:
         for name, low, high in _BOUNDS:
             value = getattr(self, name)
+            if value is None and name == "population_size":
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
                 raise RequestError(f"option {name} is not a number from {low} to {high}")
 
@@ -51,7 +53,7 @@ class SearchOptions:
 
 _BOUNDS = (
     ("batch_size", 1, 1024),
-    ("population", 1, 4096),
+    ("population_size", 1, 4096),
     ("genetic_num_iters", 0, 64),
     ("genetic_mutate_prob", 0.0, 1.0),
     ("init_measured_ratio", 0.0, 1.0),

@@ -7,8 +7,8 @@ from tuner.errors import SpaceError
 from tuner.search.known import Known
 from tuner.search.picks import Picks
 
-#: Known programs in a row after which nothing is left: twice as many as are known, within these bounds (then
-#: a space of which one program in n is unknown passes as exhausted with probability e^-2 at most, for n known).
+#: Known programs in a row after which nothing is left: twice as many as are known, within these bounds. If
+#: one of n + 1 equally likely programs is still unknown, it stays unseen with probability e^-2 at most.
 _MIN_USELESS, _MAX_USELESS = 128, 1024
 #: So many draws in a row that give no valid program at all mean the same.
 _EMPTY_DRAWS = 5
