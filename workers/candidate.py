@@ -24,9 +24,11 @@ from workers.inputs import Array
 from workers.messages import MeasurePolicy
 from workers.program import ENTRY, Program, compile_module, link, load_module, replay
 from workers.reference_files import Reference, read_reference
-from workers.timing import cut_off, repeats, start_thread_pool, timed_call
+from workers.timing import cut_off, probe, repeats, start_thread_pool, timed_call
 
 MAX_ERROR_CHARS = 4000
+#: A first run that takes more than this share of the time limit stays the only one.
+_ONE_RUN_SHARE = 0.25
 
 
 class _Ended(Exception):  # noqa: N818 - carries an outcome, not an error
@@ -111,10 +113,9 @@ def _measure(program: Program, token: dict[str, Any], policy: MeasurePolicy, sta
         _check(tensors, reference)
     with stages.stage("measure", Outcome.RUN_ERROR):
         _fill(tensors, inputs)
-        if probe_secs < 0.25 * policy.run_timeout_secs:
-            probe_secs = timed_call(call, limit)
-        else:
+        if probe_secs > _ONE_RUN_SHARE * policy.run_timeout_secs:
             return [probe_secs]
+        probe_secs = probe(call, limit)
         if limit is not None and probe_secs > limit.limit_secs:
             ratio = probe_secs / limit.limit_secs * policy.cut_off_ratio
             raise _Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
@@ -123,9 +124,8 @@ def _measure(program: Program, token: dict[str, Any], policy: MeasurePolicy, sta
 
 def _take_cores(cpus: list[int], threads: int) -> None:
     os.sched_setaffinity(0, cpus)
-    # Read by TVM's thread pool when it starts: its own guess halves the cores, and it binds from core 0 on.
-    os.environ["TVM_NUM_THREADS"] = str(threads)
     if sorted(cpus) != list(range(len(cpus))):
+        # TVM would bind its threads from core 0 on.
         os.environ["TVM_BIND_THREADS"] = "0"
     start_thread_pool(threads)
 

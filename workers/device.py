@@ -40,14 +40,12 @@ class Device:
 
         The kernel gives the lock back when a process dies. Containers of one host share the lock's directory.
         """
+        lock_fd = _open_lock(self.lock_path)
         try:
-            self.lock_path.parent.mkdir(parents=True, exist_ok=True)
-            file = self.lock_path.open("a")
-        except OSError as error:
-            raise DeviceError(f"the lock of {self.name}, {self.lock_path}: {error}") from error
-        with file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(lock_fd, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(lock_fd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +71,8 @@ def find_device(kind: str, *, num_cores: int | None, lock_dir: Path) -> Device:
     cpus = tuple(allowed[:num_cores])
     name = "cpu-" + "-".join(str(cpu) for cpu in cpus)
     model = cpu_model()
+    lock_path = lock_dir / f"{name}.lock"
+    os.close(_open_lock(lock_path))
     return Device(
         name=name,
         device_class=f"{model} {len(cpus)}c",
@@ -86,7 +86,7 @@ def find_device(kind: str, *, num_cores: int | None, lock_dir: Path) -> Device:
             "governor": _governor(cpus[0]),
             "host_cores": os.cpu_count(),
         },
-        lock_path=lock_dir / f"{name}.lock",
+        lock_path=lock_path,
     )
 
 
@@ -113,6 +113,19 @@ def cpu_model() -> str:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
+
+
+def _open_lock(path: Path) -> int:
+    """Of any user's file: a lock needs no right to write, and the directory is as open as /tmp."""
+    try:
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.chmod(0o1777)
+        if not path.exists():
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise DeviceError(f"the device lock {path} cannot be opened: {error}") from error
 
 
 def _governor(cpu: int) -> str | None:

@@ -7,6 +7,8 @@ chunks on one pool thread, the heartbeat on another.
 import os
 import shutil
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,10 @@ _log = structlog.get_logger(__name__)
 def run(settings: WorkerSettings) -> None:
     """Serve until SIGTERM or SIGINT. Raises DeviceError or JoinRefused where there is nothing to serve."""
     device = find_device(settings.worker_device, num_cores=settings.worker_cores, lock_dir=settings.lock_dir)
-    children_dir = settings.work_dir / "children"
-    children_dir.mkdir(parents=True, exist_ok=True)
-    with ForkServer(["workers.preload"], work_dir=children_dir) as server:
+    with (
+        _children_dir(settings.work_dir) as children_dir,
+        ForkServer(["workers.preload"], work_dir=children_dir) as server,
+    ):
         detected = detect_target(server, num_cores=len(device.cpus))
         membership = Membership(
             url=str(settings.url),
@@ -47,6 +50,22 @@ def run(settings: WorkerSettings) -> None:
             _serve(settings, server, device, detected, membership, joined)
         finally:
             membership.leave()
+
+
+@contextmanager
+def _children_dir(work_dir: Path) -> Iterator[Path]:
+    """A directory of this process for its children's; what processes that were killed left behind goes."""
+    parent = work_dir / "children"
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.iterdir():
+        if not Path("/proc", left.name).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    own = parent / str(os.getpid())
+    own.mkdir(exist_ok=True)
+    try:
+        yield own
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _serve(

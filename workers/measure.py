@@ -9,8 +9,9 @@ import dataclasses
 import hashlib
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -131,27 +132,32 @@ class _Run:
 
     def run(self) -> None:
         self.best_secs = self.chunk.best_latency_secs
-        for planned, shot in self._built():
-            tally = self.tallies.setdefault(planned.attempt, Tally())
-            try:
-                if tally.failure is None:
-                    self._measure(planned, shot)
-            finally:
-                shot.close()
-            if self.measurer.holding.dropped(planned.attempt):
-                continue
-            if shot.result is not None:
-                tally.add(planned, shot.result)
-            if planned.last:
-                result, incumbent_run_secs = tally.conclude()
-                self.measurer.report(planned.order, result, incumbent_run_secs=incumbent_run_secs)
-                self.measurer.holding.release([planned.attempt])
+        with closing(self._built()) as built:
+            for planned, shot in built:
+                self._take(planned, shot)
 
-    def _built(self) -> Iterator[tuple[Planned, Shot]]:
+    def _take(self, planned: Planned, shot: Shot) -> None:
+        """Measure a built shot, and report its trial after the last one."""
+        tally = self.tallies.setdefault(planned.attempt, Tally())
+        try:
+            if tally.failure is None:
+                self._measure(planned, shot)
+        finally:
+            shot.close()
+        if self.measurer.holding.dropped(planned.attempt):
+            return
+        if shot.result is not None:
+            tally.add(planned, shot.result)
+        if planned.last:
+            result, incumbent_run_secs = tally.conclude()
+            self.measurer.report(planned.order, result, incumbent_run_secs=incumbent_run_secs)
+            self.measurer.holding.release([planned.attempt])
+
+    def _built(self) -> Generator[tuple[Planned, Shot], None, None]:
         """Shots in order, each built or failed; at most `max_waiting` are ahead of the one yielded."""
         plans = plan(self.chunk)
         ahead = self.measurer.max_waiting
-        with ThreadPoolExecutor(self._builders, thread_name_prefix="build") as pool:
+        with ThreadPoolExecutor(len(self._build_cpus), thread_name_prefix="build") as pool:
             try:
                 self._start(pool, plans, ahead)
                 while self._waiting:
@@ -201,7 +207,7 @@ class _Run:
             "policy": dataclasses.asdict(self.chunk.policy),
             "linker": self.measurer.linker,
         }
-        shot.build(order, threads=self._threads)
+        shot.build(order, cpus=self._build_cpus, threads=self._threads)
 
     def _measure(self, planned: Planned, shot: Shot) -> None:
         device = self.measurer.device
@@ -229,6 +235,7 @@ class _Run:
         return self._threads >= len(self.measurer.device.cpus)
 
     @property
-    def _builders(self) -> int:
-        cores = len(self.measurer.device.cpus)
-        return cores if self._takes_turns else cores - self._threads
+    def _build_cpus(self) -> tuple[int, ...]:
+        """All cores in turns, else those that no measurement takes."""
+        cpus = self.measurer.device.cpus
+        return cpus if self._takes_turns else cpus[: -self._threads]

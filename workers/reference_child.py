@@ -4,6 +4,7 @@ Order in: {"module", "target", "rule"}. It writes the reference's files into `re
 directory and answers {"done": true, "stage_secs"}; what goes wrong leaves it as an exception.
 """
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from workers.program import (
 )
 from workers.reference_files import write_reference
 from workers.safe_order import in_safe_order
+from workers.timing import start_thread_pool
 
 #: Below this the workload runs as it is written: half a second at worst.
 UNSCHEDULED_FLOPS = 2e8
@@ -40,6 +42,7 @@ def run(channel: Channel) -> None:
     wanted, indices, length = parameters(module), output_indices(module), reduction_length(module)
     scheduled = module if estimate_tir_flops(module) <= UNSCHEDULED_FLOPS else in_safe_order(module)
     runtime = compile_module(scheduled, order["target"])
+    start_thread_pool(len(os.sched_getaffinity(0)))
     program = link(runtime, linker=order["linker"], directory=Path.cwd())
     rule = InputRule(**order["rule"])
     inputs, outputs = _compute(tvm, program, wanted, indices, rule)

@@ -1,5 +1,6 @@
 """The worker's settings, read once from TILEFARM_ variables."""
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,8 +21,8 @@ class WorkerSettings(BaseSettings):
     #: Overrides the broker that the API names.
     broker_url: str | None = None
     #: Artifacts and references; made if missing.
-    work_dir: Path = Path(tempfile.gettempdir()) / "tilefarm-worker"
-    #: Device locks; containers of one host share it. None: below the system's temp directory.
+    work_dir: Path = Path(tempfile.gettempdir()) / f"tilefarm-worker-{os.getuid()}"
+    #: Device locks; all users and containers of one host share it.
     lock_dir: Path = Path(tempfile.gettempdir()) / "tilefarm-locks"
     #: Target profiles that this worker serves, a comma list; empty: the profile of its own target.
     profiles: Annotated[tuple[str, ...], NoDecode] = ()

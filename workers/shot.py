@@ -11,7 +11,7 @@ from typing import Any
 
 from db.states import Outcome
 from sandbox.child import Child
-from sandbox.errors import ChannelError, ChildDied, ChildTimeout, SpawnRefused
+from sandbox.errors import ChannelError, ChildDied, ChildTimeout
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
 from workers.holding import Attempt, Holding
@@ -57,15 +57,12 @@ class Shot:
     _child: Child | None = None
     _built_at: float = 0.0
 
-    def build(self, order: Mapping[str, Any], *, threads: int) -> None:
-        """Start the child and wait until it is built, or has failed."""
+    def build(self, order: Mapping[str, Any], *, cpus: tuple[int, ...], threads: int) -> None:
+        """Start the child on `cpus` and wait until it is built, or has failed; raises SandboxError."""
         if self.holding.dropped(self.attempt):
             return
-        try:
-            child = self.server.spawn("workers.candidate:run", limits=_limits(self.policy, threads))
-        except SpawnRefused as error:
-            self.result = _failed(Outcome.BUILD_ERROR, str(error))
-            return
+        limits = _limits(self.policy, threads=threads, cpus=cpus)
+        child = self.server.spawn("workers.candidate:run", limits=limits)
         self._child = child
         self.holding.attach(child, [self.attempt])
         try:
@@ -127,10 +124,13 @@ class Shot:
         return _failed(Outcome.RUN_ERROR, _death("the run", error))
 
 
-def _limits(policy: MeasurePolicy, threads: int) -> Limits:
+def _limits(policy: MeasurePolicy, *, threads: int, cpus: tuple[int, ...]) -> Limits:
     cpu_secs = policy.build_timeout_secs + threads * policy.run_timeout_secs + _CPU_SLACK_SECS
     return Limits(
-        address_space_bytes=policy.memory_limit_bytes, cpu_secs=cpu_secs, file_size_bytes=_FILE_BYTES
+        address_space_bytes=policy.memory_limit_bytes,
+        cpu_secs=cpu_secs,
+        file_size_bytes=_FILE_BYTES,
+        cpus=cpus,
     )
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: N803, N812, E741 - TVMScript has its own names
 """The entry of a child that writes the modules and traces which the tests measure."""
 
 import json
@@ -5,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.channel import Channel
+from tuner.target import detect_local_target, make_target
 from tuner.tvm_light import load_tvm
 
 tvm = load_tvm()
@@ -26,7 +28,7 @@ def run(channel: Channel) -> None:
             "mm_big_tiled": trace(matmul(1024), tiled),
             "scale": save(workload([a := te.placeholder((64, 64), name="A"), topi.multiply(a, 2.0)])),
             "log": save(workload([a := te.placeholder((64, 64), name="A"), topi.log(a)])),
-            "sqrt_wrong": trace(None, lambda sch: None),
+            "sqrt_wrong": trace(None, lambda _: None),
             "in_place": save(module_of(in_place)),
             "endless": save(module_of(endless)),
             "crash": save(module_of(crash)),
@@ -35,6 +37,7 @@ def run(channel: Channel) -> None:
             "conv_int64": save(conv2d_int64()),
             "add_int64": save(add_int64()),
             "dense": save(dense()),
+            "dense_traces": searched(dense(), count=4),
             "half": save(half("float16")),
             "bfloat": save(half("bfloat16")),
             "bools": save(bools()),
@@ -60,6 +63,32 @@ def trace(module: Any, schedule: Callable[[Any], None]) -> str:
     sch = Schedule(module, debug_mask="none")
     schedule(sch)
     return json.dumps(plain(sch.trace.as_json()))
+
+
+def searched(module: Any, *, count: int) -> list[str]:
+    """Traces that TVM's own rules and postprocs make."""
+    from tvm.s_tir.meta_schedule import TuneContext
+    from tvm.s_tir.meta_schedule.cost_model import RandomModel
+    from tvm.s_tir.meta_schedule.database import MemoryDatabase
+
+    context = TuneContext(
+        mod=module,
+        target=make_target(detect_local_target(num_cores=2)),
+        space_generator="post-order-apply",
+        search_strategy="replay-trace",
+        task_name="main",
+        num_threads=1,
+        rand_state=1,
+    )
+    context.pre_tuning(
+        max_trials=count,
+        num_trials_per_iter=count,
+        design_spaces=context.generate_design_space(),
+        database=MemoryDatabase(),
+        cost_model=RandomModel(),
+    )
+    candidates = context.generate_measure_candidates()
+    return [json.dumps(plain(candidate.sch.trace.as_json())) for candidate in candidates]
 
 
 def plain(value: Any) -> Any:
@@ -152,7 +181,7 @@ def scalar(A: T.Buffer((16,), "float32"), n: T.int32) -> None:
 @T.prim_func(s_tir=True)
 def gather(
     A: T.Buffer((16, 4), "float32"), I: T.Buffer((32,), "int32"), B: T.Buffer((32, 4), "float32")
-) -> None:  # noqa: E741
+) -> None:
     for i, j in T.grid(32, 4):
         with T.sblock("gather"):
             vi, vj = T.axis.remap("SS", [i, j])

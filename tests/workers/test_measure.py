@@ -1,5 +1,7 @@
 """Real candidates on the real TVM: each way to fare has its outcome, and its reason names what happened."""
 
+import dataclasses
+import os
 import statistics
 import threading
 import time
@@ -80,7 +82,7 @@ def test_a_slow_candidate_is_cut_off_by_its_alarm(bench, authored):
     _place_reference(bench, authored["endless"])
     (outcome,) = bench.measure(authored["endless"], EMPTY_TRACE, best_latency_secs=1e-3)
     assert outcome.outcome == Outcome.CUT_OFF
-    assert outcome.run_secs == pytest.approx((6e-3,))
+    assert outcome.run_secs == pytest.approx((20e-3,))
     assert "the best so far" in outcome.error
 
 
@@ -113,13 +115,27 @@ def test_a_workload_without_reference_rejects_all_its_trials_with_the_reason(ben
 
 
 def test_a_mixed_chunk_answers_each_trial_in_its_way(bench, authored):
-    bench.device = _one_core_of(bench)
     traces = [authored["mm_tiled"], authored["mm_wrong"], EMPTY_TRACE, "junk", *[authored["mm_tiled"]] * 8]
-    outcomes = bench.measure(authored["mm"], *traces)
+    outcomes = bench.measure(authored["mm"], *traces, cut_off_ratio=1e3)
     kinds = [outcome.outcome for outcome in outcomes]
     assert kinds[1:4] == [Outcome.WRONG_OUTPUT, kinds[2], Outcome.REJECTED]
     assert [kinds[0], *kinds[4:]] == [Outcome.OK] * 9
     assert bench.holding.held() == []
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core leaves none to build on meanwhile")
+def test_a_one_core_target_is_measured_while_the_next_is_built(bench, authored):
+    bench.detected = dataclasses.replace(bench.detected, target={**bench.detected.target, "num-cores": 1})
+    outcomes = bench.measure(authored["mm"], *[authored["mm_tiled"]] * 12)
+    assert [outcome.outcome for outcome in outcomes] == [Outcome.OK] * 12
+
+
+def test_a_layout_free_weight_is_measured_as_a_consumer_builds_it(bench, authored):
+    """TVM's own rules pack the weight; the packing stays in the kernel, and the weights arrive plain."""
+    outcomes = bench.measure(authored["dense"], *authored["dense_traces"], cut_off_ratio=1e6)
+    assert "layout_free_buffers" in authored["dense"]
+    assert any("TransformLayout" in trace for trace in authored["dense_traces"])
+    assert [outcome.outcome for outcome in outcomes] == [Outcome.OK] * len(outcomes)
 
 
 def test_the_best_falls_within_a_chunk_and_cuts_the_slow_off(bench, authored):
@@ -183,18 +199,9 @@ def test_a_drop_ends_a_reference_under_way(bench, authored):
 
 
 def test_a_module_that_is_not_what_its_hash_says_is_refused(bench, authored):
-    import dataclasses
-
     chunk = dataclasses.replace(bench.chunk(authored["mm"], EMPTY_TRACE), module_sha256="0" * 64)
     with pytest.raises(MessageError, match="hash"):
         bench.measurer().run(chunk)
-
-
-def _one_core_of(bench):
-    """A device on which a two-core target takes turns and a one-core target does not."""
-    import dataclasses
-
-    return dataclasses.replace(bench.device, cpus=bench.device.cpus)
 
 
 def _place_reference(bench, module):

@@ -192,7 +192,6 @@ def test_it_survives_a_broker_that_was_killed_and_emptied(farm: Farm, bench: Ben
     farm.stop_broker()
     time.sleep(1.0)
     farm.start_broker()
-    farm.app.pool.force_close_all()
     farm.send(bench.chunk(authored["mm"], authored["mm_tiled"]))
     assert farm.await_outcomes(1, timeout_secs=30)[0].outcome == Outcome.OK
 

@@ -1,0 +1,207 @@
+"""The small parts: settings, devices and their locks, what is held, the reference cache, repeats."""
+
+import fcntl
+import os
+import threading
+import time
+
+import pytest
+
+from tests.workers.conftest import EMPTY_TRACE
+from workers.device import find_device
+from workers.errors import DeviceError
+from workers.holding import Attempt, Holding
+from workers.messages import MeasurePolicy
+from workers.reference import ReferenceCache
+from workers.reference_files import read_reference
+from workers.settings import WorkerSettings
+from workers.timing import cut_off, relative_error, repeats
+
+
+class FakeChild:
+    def __init__(self):
+        self.kills = 0
+
+    def kill(self):
+        self.kills += 1
+
+
+def test_settings_come_from_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEFARM_URL", "http://farm:1234")
+    monkeypatch.setenv("TILEFARM_TOKEN", "secret")
+    monkeypatch.setenv("TILEFARM_PROFILES", "local, x86-avx512 ,")
+    monkeypatch.setenv("TILEFARM_WORK_DIR", str(tmp_path))
+    settings = WorkerSettings()
+    assert settings.profiles == ("local", "x86-avx512")
+    assert settings.token.get_secret_value() == "secret"
+    assert "secret" not in repr(settings)
+    assert str(settings.url) == "http://farm:1234/"
+    assert settings.work_dir == tmp_path
+
+
+def test_a_cuda_worker_without_a_gpu_refuses(tmp_path):
+    with pytest.raises(DeviceError, match="CUDA"):
+        find_device("cuda", num_cores=None, lock_dir=tmp_path)
+
+
+def test_more_cores_than_there_are_is_refused(tmp_path):
+    with pytest.raises(DeviceError, match="999 cores"):
+        find_device("cpu", num_cores=999, lock_dir=tmp_path)
+
+
+def test_a_device_names_its_class_and_cores(tmp_path):
+    device = find_device("cpu", num_cores=1, lock_dir=tmp_path)
+    assert device.device_class.endswith(" 1c")
+    assert device.cpus == (min(os.sched_getaffinity(0)),)
+    assert device.memory_bytes > 1 << 28
+
+
+def test_the_device_is_exclusive_on_its_host(tmp_path):
+    device = find_device("cpu", num_cores=None, lock_dir=tmp_path / "shared")
+    held_fd = os.open(device.lock_path, os.O_RDONLY)
+    with device.exclusive(), pytest.raises(BlockingIOError):
+        fcntl.flock(held_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(held_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    entered = threading.Event()
+
+    def enter():
+        with device.exclusive():
+            entered.set()
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    assert not entered.wait(0.1)
+    os.close(held_fd)
+    assert entered.wait(5)
+    thread.join()
+
+
+def test_a_lock_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DeviceError, match="file/locks"):
+        find_device("cpu", num_cores=None, lock_dir=tmp_path / "file" / "locks")
+
+
+def test_a_drop_kills_only_what_works_for_nobody_else():
+    holding, one, both = Holding(), FakeChild(), FakeChild()
+    first, second = Attempt(1, 1), Attempt(2, 1)
+    holding.take([first, second])
+    holding.attach(one, [first])
+    holding.attach(both, [first, second])
+    holding.drop([first, Attempt(9, 9)])
+    assert (one.kills, both.kills) == (1, 0)
+    assert holding.held() == [second]
+    holding.detach(one)
+    holding.drop([second])
+    assert (one.kills, both.kills) == (1, 1)
+
+
+def test_another_attempt_of_a_dropped_trial_is_not_dropped():
+    holding = Holding()
+    holding.take([Attempt(1, 2)])
+    holding.drop([Attempt(1, 1)])
+    assert not holding.dropped(Attempt(1, 2))
+
+
+def test_a_child_that_starts_after_the_drop_is_killed_at_once():
+    holding, child = Holding(), FakeChild()
+    holding.take([Attempt(1, 1)])
+    holding.drop([Attempt(1, 1)])
+    holding.attach(child, [Attempt(1, 1)])
+    assert child.kills == 1
+
+
+def test_what_is_taken_after_the_end_is_dropped():
+    holding = Holding()
+    holding.drop_all()
+    holding.take([Attempt(1, 1)])
+    assert holding.dropped(Attempt(1, 1))
+    assert holding.held() == []
+
+
+def test_a_reference_is_computed_once_and_the_oldest_makes_room(bench, authored):
+    cache = ReferenceCache(
+        server=bench.server, directory=bench.directory / "r", linker=None, timeout_secs=20, max_bytes=60_000
+    )
+    places = []
+    for name in ("scale", "log", "half"):
+        chunk, attempts = bench.chunk(authored[name], EMPTY_TRACE), [Attempt(0, 1)]
+        bench.holding.take(attempts)
+        places.append(cache.get(chunk, authored[name], holding=bench.holding, attempts=attempts))
+        before = (places[-1] / "output_1.bin").stat().st_mtime_ns
+        cache.get(chunk, authored[name], holding=bench.holding, attempts=attempts)
+        assert (places[-1] / "output_1.bin").stat().st_mtime_ns == before
+        time.sleep(0.02)
+    assert [place.exists() for place in places] == [False, True, True]
+
+
+def test_a_reference_with_negative_numbers_under_a_logarithm_takes_positive_ones(bench, authored):
+    bench.measure(authored["log"], EMPTY_TRACE)
+    (place,) = (bench.directory / "references").iterdir()
+    reference = read_reference(place)
+    assert reference.inputs()[0].min() >= 0.5
+    assert reference.output_indices == (1,)
+
+
+def test_an_in_place_parameter_is_an_output(bench, authored):
+    bench.measure(authored["in_place"], EMPTY_TRACE)
+    (place,) = (bench.directory / "references").iterdir()
+    reference = read_reference(place)
+    first, second = reference.inputs()
+    assert reference.output_indices == (0,)
+    assert reference.outputs()[0] == pytest.approx(first * 3 + second, abs=1e-6)
+
+
+def test_a_long_sum_in_the_safe_order_is_right_and_quick(bench, authored):
+    began = time.monotonic()
+    outcomes = bench.measure(authored["mm_big"], authored["mm_big_tiled"], run_timeout_secs=5.0)
+    assert time.monotonic() - began < 8
+    assert outcomes[0].error is None
+    (place,) = (bench.directory / "references").iterdir()
+    reference = read_reference(place)
+    a, b, _ = reference.inputs()
+    assert reference.reduction_length == 1024
+    assert reference.outputs()[2] == pytest.approx(a @ b, abs=1e-3)
+
+
+def test_repeats_end_when_the_mean_is_known():
+    numbers = iter([1.0e-4, 1.0e-4, 1.0e-4, 5.0])
+    policy = MeasurePolicy(min_repeat=3, min_repeat_ms=0.1)
+    run_secs = repeats(lambda: None, lambda _: next(numbers), estimate_secs=1e-4, policy=policy)
+    assert run_secs == [1e-4] * 3
+
+
+def test_noisy_repeats_go_on_to_the_most_allowed():
+    numbers = iter([1e-4, 3e-4] * 10)
+    policy = MeasurePolicy(min_repeat=2, max_repeat=7)
+    run_secs = repeats(lambda: None, lambda _: next(numbers), estimate_secs=1e-4, policy=policy)
+    assert len(run_secs) == 7
+
+
+def test_a_repeat_lasts_as_long_as_the_policy_asks():
+    asked = []
+
+    def evaluate(number):
+        asked.append(number)
+        return 1e-5
+
+    repeats(lambda: None, evaluate, estimate_secs=1e-5, policy=MeasurePolicy(min_repeat_ms=2.0))
+    assert set(asked) == {200}
+
+
+def test_slow_calls_stop_before_the_time_limit():
+    policy = MeasurePolicy(min_repeat=5, run_timeout_secs=0.2)
+    run_secs = repeats(lambda: time.sleep(0.06), lambda _: 0.0, estimate_secs=0.06, policy=policy)
+    assert 1 <= len(run_secs) <= 2
+
+
+def test_a_single_number_has_no_known_error():
+    assert relative_error([1.0]) == float("inf")
+    assert relative_error([1.0, 1.0]) == 0.0
+
+
+def test_without_a_best_there_is_no_cut_off():
+    assert cut_off(MeasurePolicy(), None) is None
+    limit = cut_off(MeasurePolicy(cut_off_ratio=6.0), 1e-2)
+    assert limit.limit_secs == limit.alarm_secs == pytest.approx(0.06)
+    assert cut_off(MeasurePolicy(), 1e-6).alarm_secs == 20e-3
