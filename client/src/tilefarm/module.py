@@ -111,6 +111,13 @@ def from_json(text: str) -> Any:
     return tvm.ir.load_json(text)
 
 
+def copy_of(mod: Any) -> Any:
+    """An equal module that shares nothing with `mod`."""
+    import tvm
+
+    return tvm.ir.load_json(tvm.ir.save_json(mod))
+
+
 def tvm_version() -> str:
     import tvm
 

@@ -158,7 +158,9 @@ def travelling(
 def _space_of(chosen: Any, func: Any, target: Callable[[], Any], *, argument: str, seed: int) -> Any:
     if isinstance(chosen, str) and chosen == DEFAULT_SPACE:
         return None
-    return space.travelling(chosen, module.canonical(func), target(), argument=argument, seed=seed)
+    # A copy of its own: TVM's Schedule changes a shared body in place once nothing else holds its module.
+    own = module.copy_of(module.canonical(func))
+    return space.travelling(chosen, own, target(), argument=argument, seed=seed)
 
 
 def _module_json(functions: Mapping[str, Any]) -> str:
