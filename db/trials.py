@@ -252,6 +252,7 @@ def outstanding(session: Session) -> dict[int, int]:
     """By target: how many trials are dispatched."""
     statement = (
         select(SearchRow.target_id, func.count())
+        .select_from(TrialRow)
         .join(SearchRow, SearchRow.id == TrialRow.search_id)
         .where(TrialRow.state == TrialState.DISPATCHED)
         .group_by(SearchRow.target_id)
