@@ -101,7 +101,7 @@ def test_submit_a_job_and_watch_it(
 def test_submit_a_python_file_with_its_space(farm: FakeService, tmp_path: Path) -> None:
     path = tmp_path / "kernels.py"
     path.write_text(PYTHON)
-    farm.routes["GET /v1/targets/local"] = answers(httpx.Response(200, json={"canonical": TARGET}))
+    farm.routes["GET /v1/targets/local"] = answers(httpx.Response(200, json={"target": TARGET}))
     assert run(farm, "submit", str(path), "--function", "Double", "--space", "halves") == 0
     (body,) = farm.bodies()
     sent = module.from_json(json.dumps(body["module"]))
@@ -200,7 +200,7 @@ def test_watch_as_json_is_a_line_for_each_snapshot(
 def test_list_shows_jobs_workers_and_targets(farm: FakeService, capsys: pytest.CaptureFixture[str]) -> None:
     worker = {"name": "w1", "state": "alive", "role": "measure", "device_class": "zen", "host": "h"}
     farm.routes["GET /v1/workers"] = answers(httpx.Response(200, json={"workers": [worker]}))
-    target = {"name": "local", "canonical": TARGET, "workers_alive": 1}
+    target = {"name": "local", "target": TARGET, "workers_alive": 1}
     farm.routes["GET /v1/targets"] = answers(httpx.Response(200, json={"targets": [target]}))
     assert run(farm, "list") == 0
     assert "4.00x" in capsys.readouterr().out
@@ -244,8 +244,10 @@ def test_lookup_tells_hit_and_miss(
 
 
 def test_doctor_finds_what_is_wrong(farm: FakeService, capsys: pytest.CaptureFixture[str]) -> None:
-    farm.routes["GET /v1/version"] = answers(httpx.Response(200, json={"version": "1", "tvm_version": "0.1"}))
-    farm.routes["GET /v1/workers"] = answers(httpx.Response(200, json={"workers": []}))
+    farm.routes["GET /v1/version"] = answers(httpx.Response(200, json={"version": "1"}))
+    farm.routes["GET /v1/workers"] = answers(
+        httpx.Response(200, json={"workers": [{"health": "alive", "tvm_version": "0.1"}]})
+    )
     farm.routes["GET /v1/targets"] = answers(httpx.Response(200, json={"targets": []}))
     assert run(farm, "doctor", "-o", "json") == 0
     results = {check["name"]: check["result"] for check in json.loads(capsys.readouterr().out)}
@@ -253,9 +255,10 @@ def test_doctor_finds_what_is_wrong(farm: FakeService, capsys: pytest.CaptureFix
         "tvm": "ok",
         "host": "ok",
         "url": "ok",
-        "versions": "warning",
+        "versions": "ok",
         "token": "ok",
         "workers": "warning",
+        "same tvm": "warning",
     }
     farm.routes["GET /v1/version"] = answers(httpx.ConnectError("refused"))
     assert run(farm, "doctor") == 1

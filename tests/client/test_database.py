@@ -310,7 +310,7 @@ def test_it_is_a_metaschedule_database_and_answers_in_a_union(service: FakeServi
 
 
 def test_the_farms_exact_target_comes_by_profile_name(service: FakeService) -> None:
-    view = {"name": "local", "canonical": TARGET, "key": "", "workers_alive": 1}
+    view = {"name": "local", "target": TARGET, "key": "", "workers_alive": 1}
     service.routes["GET /v1/targets/local"] = lambda _: httpx.Response(200, json=view)
     db = database(service)
     assert is_tuned(compiled(db, target=db.target("local").export()).mod)

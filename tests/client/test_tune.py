@@ -28,7 +28,7 @@ def farm(service: FakeService) -> FakeService:
     service.routes["GET /v1/jobs/7/events"] = answers(stream(("job", view(2)), ("end", done)))
     service.routes["GET /v1/jobs/7"] = answers(httpx.Response(200, json=done))
     service.routes["GET /v1/targets/local"] = answers(
-        httpx.Response(200, json={"name": "local", "canonical": TARGET, "key": "", "workers_alive": 1})
+        httpx.Response(200, json={"name": "local", "target": TARGET, "key": "", "workers_alive": 1})
     )
     return service
 

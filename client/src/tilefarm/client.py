@@ -107,12 +107,12 @@ class Client:
         return _list(self.http.get("/v1/targets"), "targets")
 
     def target(self, name: str) -> dict[str, Any]:
-        """{"name", "target": name, "canonical", "key", "workers_alive"} of a profile."""
+        """{"name", "target": canonical form, "key", "workers_alive"} of a profile."""
         return self.http.get(f"/v1/targets/{_segment(name)}")
 
     def canonical_target(self, name: str) -> dict[str, Any]:
         """The canonical form of a profile's target."""
-        found = self.target(name).get("canonical")
+        found = self.target(name).get("target")
         if not isinstance(found, dict):
             raise BadAnswerError(f"the answer holds no canonical target of {name!r}")
         return found

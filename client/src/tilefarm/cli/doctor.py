@@ -86,24 +86,15 @@ def _service(arguments: argparse.Namespace) -> Iterator[Check]:
             return
         ms = (time.monotonic() - started) * 1e3
         yield Check(name="url", result="ok", detail=f"{client.url} answers in {ms:.0f} ms")
-        yield _versions(found)
-        yield from _token(client)
+        yield Check(name="versions", result="ok", detail=f"client {VERSION}, service {found.get('version')}")
+        yield from _farm(client)
 
 
-def _versions(found: dict[str, Any]) -> Check:
-    tvm, theirs = _installed("apache-tvm"), found.get("tvm_version")
-    detail = f"client {VERSION}, service {found.get('version')} with TVM {theirs}"
-    if tvm is not None and theirs is not None and tvm != theirs:
-        detail += f"; here is TVM {tvm}: its lookups find nothing until the service tunes with it"
-        return Check(name="versions", result="warning", detail=detail)
-    return Check(name="versions", result="ok", detail=detail)
-
-
-def _token(client: Client) -> Iterator[Check]:
+def _farm(client: Client) -> Iterator[Check]:
     try:
         next(client.jobs(), None)
         yield Check(name="token", result="ok", detail="the token may read jobs")
-        alive = [worker for worker in client.workers() if worker.get("state") == "alive"]
+        alive = [worker for worker in client.workers() if worker.get("health") == "alive"]
         served = [target for target in client.targets() if target.get("workers_alive")]
     except AuthError as error:
         yield Check(name="token", result="failed", detail=str(error))
@@ -116,6 +107,19 @@ def _token(client: Client) -> Iterator[Check]:
     yield Check(
         name="workers", result=result, detail=f"{len(alive)} alive; targets served: {names or 'none'}"
     )
+    yield from _same_tvm({str(worker.get("tvm_version")) for worker in alive})
+
+
+def _same_tvm(theirs: set[str]) -> Iterator[Check]:
+    """Records are kept by TVM version: another one here finds none."""
+    ours = _installed("apache-tvm")
+    if ours is None or not theirs:
+        return
+    detail = f"here TVM {ours}, at the workers {', '.join(sorted(theirs))}"
+    if ours in theirs:
+        yield Check(name="same tvm", result="ok", detail=detail)
+    else:
+        yield Check(name="same tvm", result="warning", detail=f"{detail}: compiles here will find no records")
 
 
 def _installed(name: str) -> str | None:

@@ -73,20 +73,19 @@ def _job_row(view: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _worker_row(worker: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(
-        worker.get(name) for name in ("name", "state", "role", "device_class", "host", "tvm_version")
-    )
+    names = ("name", "health", "state", "role", "device_class", "host", "tvm_version")
+    return tuple(worker.get(name) for name in names)
 
 
 def _target_row(target: dict[str, Any]) -> tuple[Any, ...]:
-    canonical = target.get("canonical") or {}
+    canonical = target.get("target") or {}
     words = " ".join(f"{name}={value}" for name, value in canonical.items())
     return (target.get("name"), target.get("workers_alive"), words)
 
 
 _TABLES: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], tuple[Any, ...]]]] = {
     "jobs": (("id", "name", "state", "trials", "latency", "speed-up", "failed", "target"), _job_row),
-    "workers": (("name", "state", "role", "device class", "host", "tvm"), _worker_row),
+    "workers": (("name", "health", "state", "role", "device class", "host", "tvm"), _worker_row),
     "targets": (("name", "workers", "target"), _target_row),
 }
 
