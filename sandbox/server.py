@@ -54,8 +54,9 @@ class Server:
                     self._reap(key.data)
                 elif not self._take_request():
                     serving = False
-        for child in list(self._children.values()):
+        for child in self._children.values():
             _kill_group(child.pid)
+            os.waitpid(child.pid, 0)
 
     def _take_request(self) -> bool:
         data, descriptors, _, _ = socket.recv_fds(self._control, MAX_REQUEST_BYTES, 2)

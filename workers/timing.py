@@ -19,7 +19,7 @@ _SHORT_CALL_SECS = 1e-3
 #: The first call of a kernel pays page faults, cold caches and other processes' time slices: the alarm never
 #: rings earlier than this.
 _LEAST_ALARM_SECS = 20e-3
-#: A probe beyond the limit is taken again so often: a short call that met somebody else's time slice looks slow.
+#: A probe beyond the limit is taken again so often: a short call may have met somebody else's time slice.
 _MOST_PROBES = 4
 _MOST_CALLS = 100_000
 #: Repeats end when they have taken this share of the run's time limit.

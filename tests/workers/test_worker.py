@@ -118,6 +118,11 @@ def _fresh(farm: Farm) -> None:
     farm.fleet.drop = []
 
 
+def test_the_worker_process_itself_loads_no_tvm():
+    command = "import sys, workers.main; sys.exit(any(name.split('.')[0] == 'tvm' for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
+
+
 def test_it_announces_its_device_and_target(farm: Farm, bench: Bench):
     joined = farm.fleet.joins[0]
     assert joined["target"] == bench.detected.target
@@ -196,6 +201,31 @@ def test_it_survives_a_broker_that_was_killed_and_emptied(farm: Farm, bench: Ben
     assert farm.await_outcomes(1, timeout_secs=30)[0].outcome == Outcome.OK
 
 
+def test_outcomes_wait_for_a_broker_that_is_away(farm: Farm, bench: Bench, authored):
+    farm.send(bench.chunk(authored["mm"], *[authored["mm_tiled"]] * 24, cut_off_ratio=1e3))
+    farm.await_outcomes(1)
+    farm.stop_broker()
+    time.sleep(1.5)
+    farm.start_broker()
+    wait_until(lambda: farm.fleet.heartbeats[-1][1]["holding"] == [], timeout_secs=30)
+    farm.results.clear()
+    last = farm.await_outcomes(1, timeout_secs=30)
+    while last[-1].trial_id != 23:
+        last = farm.await_outcomes(len(last) + 1)
+    assert last[-1].outcome == Outcome.OK
+
+
+def test_a_dead_fork_server_costs_its_chunk_and_nothing_more(farm: Farm, bench: Bench, authored):
+    farm.send(bench.chunk(authored["endless"], EMPTY_TRACE, purpose=Purpose.BASELINE))
+    wait_until(lambda: farm.fleet.heartbeats[-1][1]["holding"] == [[0, 1]])
+    children = Path(f"/proc/{farm.worker.pid}/task").glob("*/children")
+    (fork_server,) = [int(pid) for file in children for pid in file.read_text().split()]
+    os.kill(fork_server, signal.SIGKILL)
+    wait_until(lambda: farm.fleet.heartbeats[-1][1]["holding"] == [])
+    farm.send(bench.chunk(authored["mm"], authored["mm_tiled"]))
+    assert farm.await_outcomes(1)[0].outcome == Outcome.OK
+
+
 def test_sigterm_ends_it_quickly_even_while_it_measures(farm: Farm, bench: Bench, authored):
     farm.send(bench.chunk(authored["endless"], EMPTY_TRACE, purpose=Purpose.BASELINE))
     wait_until(lambda: farm.fleet.heartbeats[-1][1]["holding"] == [[0, 1]])
@@ -206,3 +236,4 @@ def test_sigterm_ends_it_quickly_even_while_it_measures(farm: Farm, bench: Bench
     assert farm.fleet.left == [farm.fleet.heartbeats[-1][0]]
     assert farm.outcomes == []
     assert list((farm.home / "work" / "children").iterdir()) == []
+    assert "Traceback" not in farm.log.read_text()

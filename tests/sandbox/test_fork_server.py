@@ -1,0 +1,278 @@
+"""Children die in every way a child can die; the parent gets data, and nothing leaks."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox.channel import FrameReader, encode
+from sandbox.errors import ChannelError, ChildDied, ChildTimeout, ForkServerDied
+from sandbox.fork_server import ForkServer
+from sandbox.limits import Limits
+
+ENTRIES = "tests.sandbox.entries"
+LIMITS = Limits(cpu_secs=20)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer([ENTRIES]) as server:
+        yield server
+
+
+def entry(name: str) -> str:
+    return f"{ENTRIES}:{name}"
+
+
+def wait_until(condition, timeout_secs: float = 5.0) -> None:
+    deadline = time.monotonic() + timeout_secs
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.01)
+
+
+def process_exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_child_answers_objects_and_blobs(server):
+    with server.spawn(entry("echo"), limits=LIMITS) as child:
+        for blob in (b"", b"\x00" * 3, b"y" * 3_000_000):
+            child.send({"n": len(blob)}, blob, b"tail")
+            assert child.recv(5) == ({"echo": {"n": len(blob)}}, [blob, b"tail"])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "number"),
+    [
+        ("segfault", "SIGSEGV", signal.SIGSEGV),
+        ("abort", "SIGABRT", signal.SIGABRT),
+        ("illegal_instruction", "SIGILL", signal.SIGILL),
+    ],
+)
+def test_a_deadly_signal_is_data(server, name, reason, number):
+    with server.spawn(entry(name), limits=LIMITS) as child, pytest.raises(ChildDied) as caught:
+        child.recv(5)
+    assert (caught.value.reason, caught.value.signal, caught.value.exit_code) == (reason, number, None)
+
+
+def test_what_a_dying_child_said_is_kept(server):
+    with server.spawn(entry("abort"), limits=LIMITS) as child, pytest.raises(ChildDied) as caught:
+        child.recv(5)
+    assert caught.value.stderr == "terminate called after something"
+
+
+def test_an_exit_code_is_data(server):
+    with server.spawn(entry("exit_seven"), limits=LIMITS) as child, pytest.raises(ChildDied) as caught:
+        child.recv(5)
+    assert (caught.value.exit_code, caught.value.signal) == (7, None)
+
+
+def test_a_child_that_ends_without_an_answer_died(server):
+    with server.spawn(entry("silent"), limits=LIMITS) as child:
+        with pytest.raises(ChildDied, match="ended before it answered"):
+            child.recv(5)
+        assert child.wait(1).exit_code == 0
+
+
+def test_an_exception_arrives_with_its_type_and_message(server):
+    with server.spawn(entry("raises"), limits=LIMITS) as child, pytest.raises(ChildDied) as caught:
+        child.recv(5)
+    assert caught.value.reason == "ValueError: the shape is wrong"
+    assert caught.value.exit_code == 1
+
+
+def test_an_unknown_entry_names_itself(server):
+    with (
+        server.spawn(entry("no_such"), limits=LIMITS) as child,
+        pytest.raises(ChildDied, match=r"AttributeError.*no_such"),
+    ):
+        child.recv(5)
+
+
+def test_answers_sent_before_the_end_are_not_lost(server):
+    with server.spawn(entry("answers_then_dies"), limits=LIMITS) as child:
+        child.wait(5)
+        assert child.recv(1)[0] == {"error": {"type": "Soft", "message": "lives on"}}
+        assert len(child.recv(1)[1][0]) == 300_000
+        with pytest.raises(ChildDied):
+            child.recv(1)
+
+
+def test_memory_beyond_the_limit_is_a_memory_error(server):
+    limits = Limits(address_space_bytes=512 << 20)
+    with server.spawn(entry("allocate"), limits=limits) as child:
+        child.send({"bytes": 1 << 30})
+        with pytest.raises(ChildDied, match="MemoryError"):
+            child.recv(5)
+    with server.spawn(entry("allocate"), limits=limits) as child:
+        child.send({"bytes": 1 << 20})
+        assert child.recv(5)[0] == {"bytes": 1 << 20}
+
+
+def test_processor_time_beyond_the_limit_ends_the_child(server):
+    with server.spawn(entry("spin"), limits=Limits(cpu_secs=1)) as child, pytest.raises(ChildDied) as caught:
+        child.recv(10)
+    assert caught.value.signal in (signal.SIGXCPU, signal.SIGKILL)
+
+
+def test_a_file_beyond_the_limit_is_refused(server):
+    limits = Limits(file_size_bytes=1000)
+    with server.spawn(entry("write_file"), limits=limits) as child:
+        child.send({"bytes": 2000})
+        with pytest.raises(ChildDied, match=r"OSError.*too large"):
+            child.recv(5)
+
+
+def test_a_hanging_child_times_out_and_is_killed_with_its_directory(server):
+    with server.spawn(entry("hang"), limits=LIMITS) as child:
+        began = time.monotonic()
+        with pytest.raises(ChildTimeout):
+            child.recv(0.2)
+        assert 0.15 < time.monotonic() - began < 2
+        assert child.directory.is_dir()
+    assert not process_exists(child.pid)
+    assert not child.directory.exists()
+
+
+def test_kill_from_another_thread_ends_a_waiting_receive(server):
+    with server.spawn(entry("hang"), limits=LIMITS) as child:
+        timer = threading.Timer(0.1, child.kill)
+        timer.start()
+        with pytest.raises(ChildDied) as caught:
+            child.recv(10)
+        assert caught.value.signal == signal.SIGKILL
+        timer.join()
+
+
+@pytest.mark.parametrize("setsid", [False, True])
+def test_a_grandchild_that_keeps_the_channel_neither_blocks_nor_survives(server, setsid):
+    with server.spawn(entry("leaves_grandchild"), limits=LIMITS) as child:
+        child.send({"setsid": setsid})
+        grandchild = child.recv(5)[0]["grandchild"]
+        assert child.wait(2).exit_code == 0
+        with pytest.raises(ChildDied, match="ended before it answered"):
+            child.recv(2)
+    wait_until(lambda: not process_exists(grandchild))
+
+
+def test_a_frame_that_is_none_kills_its_sender(server):
+    with server.spawn(entry("huge_frame"), limits=LIMITS) as child:
+        with pytest.raises(ChannelError, match="announces"):
+            child.recv(5)
+        assert child.wait(5).signal == signal.SIGKILL
+
+
+def test_a_child_is_alone(server, monkeypatch):
+    monkeypatch.setenv("TILEFARM_TOKEN", "secret")
+    with server.spawn(entry("facts"), limits=Limits(idle_priority=True)) as child:
+        facts, _ = child.recv(5)
+        assert facts["cwd"] == str(child.directory)
+    assert facts["fds"] == [0, 1, 2, 3]
+    assert facts["session"] == facts["pid"] == child.pid
+    assert facts["no_new_privs"]
+    assert facts["scheduler"] == os.SCHED_IDLE
+    assert "TILEFARM_TOKEN" not in facts["env"]
+    assert facts["env"]["OPENBLAS_NUM_THREADS"] == "1"
+    assert ENTRIES in facts["modules"]
+
+
+def test_a_large_stack_carries_deep_recursion(server):
+    with server.spawn(entry("deep"), limits=Limits(large_stack=True)) as child:
+        assert child.recv(20)[0] == {"levels": 20_000, "main": False}
+
+
+def test_two_hundred_children_leak_neither_descriptor_nor_zombie(server):
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    server_fds = Path(f"/proc/{server.pid}/fd")
+    server_descriptors = len(list(server_fds.iterdir()))
+    for number in range(200):
+        name = ("echo", "segfault", "exit_seven", "hang")[number % 4]
+        with server.spawn(entry(name), limits=LIMITS) as child:
+            if name == "echo":
+                child.send({"n": number})
+                assert child.recv(5)[0] == {"echo": {"n": number}}
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert len(list(server_fds.iterdir())) == server_descriptors
+    assert Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text() == ""
+
+
+def test_threads_share_one_server(server):
+    answers: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(5):
+            with server.spawn(entry("echo"), limits=LIMITS) as child:
+                child.send({"n": number})
+                answers.append(child.recv(10)[0]["echo"]["n"])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == sorted(list(range(8)) * 5)
+
+
+def test_a_dead_server_is_a_typed_error_and_the_next_spawn_starts_another():
+    with ForkServer([ENTRIES]) as server:
+        first = server.pid
+        with server.spawn(entry("hang"), limits=LIMITS) as child:
+            os.kill(first, signal.SIGKILL)
+            with pytest.raises(ForkServerDied):
+                child.recv(5)
+        wait_until(lambda: not process_exists(child.pid))
+        with server.spawn(entry("echo"), limits=LIMITS) as child:
+            child.send({"n": 1})
+            assert child.recv(5)[0] == {"echo": {"n": 1}}
+        assert server.pid != first
+
+
+def test_a_preload_that_fails_says_which_and_why():
+    server = ForkServer(["json", "no.such_module"])
+    with pytest.raises(ForkServerDied, match=r"no\.such_module.*ModuleNotFoundError"):
+        server.start()
+    assert server.pid is None
+
+
+def test_closing_the_server_ends_its_children():
+    server = ForkServer([ENTRIES])
+    child = server.spawn(entry("hang"), limits=LIMITS)
+    server.close()
+    wait_until(lambda: not process_exists(child.pid))
+    child.close()
+
+
+def test_a_server_started_on_a_thread_outlives_that_thread():
+    server = ForkServer([ENTRIES])
+    thread = threading.Thread(target=server.start)
+    thread.start()
+    thread.join()
+    time.sleep(0.2)
+    with server, server.spawn(entry("echo"), limits=LIMITS) as child:
+        child.send({"n": 2})
+        assert child.recv(5)[0] == {"echo": {"n": 2}}
+
+
+def test_frames_are_cut_wherever_the_stream_is_cut():
+    stream = encode({"a": 1}, (b"xy", b"")) + encode({"b": [2]}, ())
+    reader = FrameReader()
+    for at in range(len(stream)):
+        reader.feed(stream[at : at + 1])
+    assert [reader.pop(), reader.pop(), reader.pop()] == [({"a": 1}, [b"xy", b""]), ({"b": [2]}, []), None]
+
+
+def test_a_frame_beyond_the_cap_is_refused_before_it_is_read():
+    stream = encode({}, (b"z" * 100,))
+    with pytest.raises(ChannelError, match="102 bytes; 50 are allowed"):
+        FrameReader(max_bytes=50).feed(stream[:20])
+    with pytest.raises(ChannelError, match="larger than allowed"):
+        encode({}, (b"z" * 100,), max_bytes=50)
