@@ -1,0 +1,69 @@
+"""The API role: `create_app(settings)`. Stateless: everything it knows is in rows.
+
+It never imports tvm; what a client sent is loaded by a sandboxed child. Endpoints are plain functions on
+threads, event streams aside.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from sqlalchemy.exc import InterfaceError, OperationalError
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from db.session import connect
+from sandbox.fork_server import ForkServer
+from services.api import errors, logs, metrics
+from services.api.body import BodyLimit
+from services.api.events import EventPoller
+from services.api.intake import PRELOAD, Intake, Spawning
+from services.api.routes import health, jobs, lookup, records, tasks, workers
+from services.api.settings import ApiSettings
+
+
+def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> FastAPI:
+    """The application; `spawning` is the fork server of a test."""
+    logs.configure()
+    engine = connect(settings.database_url)
+    fork_server = ForkServer(PRELOAD, work_dir=settings.work_dir) if spawning is None else None
+    server = fork_server if spawning is None else spawning
+    assert server is not None
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await app.state.events.close()
+        if fork_server is not None:
+            fork_server.close()
+        engine.dispose()
+
+    app = FastAPI(
+        title="tilefarm",
+        version=version("tilefarm-server"),
+        lifespan=lifespan,
+        responses=errors.RESPONSES,
+        docs_url="/v1/docs",
+        openapi_url="/v1/openapi.json",
+        redoc_url=None,
+    )
+    app.state.settings = settings
+    app.state.engine = engine
+    app.state.intake = Intake(server, settings)
+    app.state.events = EventPoller(engine, settings)
+    app.state.registry = metrics.registry(engine, settings)
+    errors.install(app)
+    app.add_exception_handler(OperationalError, _on_database)
+    app.add_exception_handler(InterfaceError, _on_database)
+    app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(logs.AccessLog)
+    for routes in (jobs, tasks, records, lookup, workers, health):
+        app.include_router(routes.router)
+    return app
+
+
+def _on_database(_request: Request, _error: Exception) -> JSONResponse:
+    return errors.problem_response(
+        errors.UnavailableError("database_unavailable", "the database does not answer; try again")
+    )

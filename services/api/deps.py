@@ -1,0 +1,40 @@
+"""What handlers share, made once by the app: settings, engine, intake, event poller."""
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from sqlalchemy import Engine
+
+from services.api.events import EventPoller
+from services.api.intake import Intake
+from services.api.settings import ApiSettings
+
+
+def _state(request: Request, name: str) -> Any:
+    return getattr(request.app.state, name)
+
+
+def _settings(request: Request) -> ApiSettings:
+    settings: ApiSettings = _state(request, "settings")
+    return settings
+
+
+def _engine(request: Request) -> Engine:
+    engine: Engine = _state(request, "engine")
+    return engine
+
+
+def _intake(request: Request) -> Intake:
+    intake: Intake = _state(request, "intake")
+    return intake
+
+
+def _events(request: Request) -> EventPoller:
+    events: EventPoller = _state(request, "events")
+    return events
+
+
+SettingsDep = Annotated[ApiSettings, Depends(_settings)]
+EngineDep = Annotated[Engine, Depends(_engine)]
+IntakeDep = Annotated[Intake, Depends(_intake)]
+EventsDep = Annotated[EventPoller, Depends(_events)]

@@ -1,0 +1,73 @@
+"""Health, readiness, metrics, version: what operators and probes ask. No token; nothing of a job is told."""
+
+from importlib.metadata import version
+
+import redis
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from db.migrate import head_revision
+from services.api.deps import EngineDep, SettingsDep
+from services.api.errors import ErrorEntry, UnavailableError
+from services.api.schemas_records import Health, Readiness, Version
+
+router = APIRouter(tags=["operations"])
+_BROKER_TIMEOUT_SECS = 2.0
+
+
+@router.get("/healthz")
+def healthz() -> Health:
+    """The process answers."""
+    return Health(status="ok")
+
+
+@router.get("/readyz")
+def readyz(engine: EngineDep, settings: SettingsDep) -> Readiness:
+    """Database and, where one is set, broker answer."""
+    checks = {"database": _database(engine)}
+    if settings.broker_url is not None:
+        checks["broker"] = _broker(settings.broker_url)
+    faults = [ErrorEntry(code=name, detail=state) for name, state in checks.items() if state != "ok"]
+    if faults:
+        error = UnavailableError("not_ready", f"{faults[0].code}: {faults[0].detail}")
+        error.errors = faults
+        raise error
+    return Readiness(status="ready", checks=checks)
+
+
+@router.get("/metrics", response_class=Response)
+def metrics(request: Request) -> Response:
+    """Prometheus text."""
+    return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/v1/version")
+def show_version() -> Version:
+    return Version(version=version("tilefarm-server"), api="v1", schema_revision=head_revision())
+
+
+def _database(engine: Engine) -> str:
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("SELECT 1 FROM jobs LIMIT 1")
+    except SQLAlchemyError as error:
+        return type(error).__name__
+    return "ok"
+
+
+def _broker(url: str) -> str:
+    try:
+        client = redis.Redis.from_url(
+            url.replace("redis+socket://", "unix://", 1),
+            socket_timeout=_BROKER_TIMEOUT_SECS,
+            socket_connect_timeout=_BROKER_TIMEOUT_SECS,
+        )
+        try:
+            client.ping()
+        finally:
+            client.close()
+    except (redis.RedisError, ValueError) as error:
+        return type(error).__name__
+    return "ok"

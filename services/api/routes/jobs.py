@@ -1,0 +1,164 @@
+"""/v1/jobs: submit, list, show, change, cancel, pause, resume, follow."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
+
+from db.jobs import Job, Place, ask_state, change_job, list_jobs, read_job
+from db.session import reading, transaction
+from db.states import DesiredState, JobState
+from services.api.auth import JobsReader, JobsWriter, require_owner
+from services.api.body import SHA256_KEY
+from services.api.deps import EngineDep, EventsDep, IntakeDep, SettingsDep
+from services.api.errors import ConflictError, NotFoundError
+from services.api.estimate import estimated_secs
+from services.api.ids import JobId
+from services.api.paging import PageSize, PageToken, job_place, job_token
+from services.api.schemas import ChangeJob, JobPage, JobView, SubmitJob, SubmittedJob
+from services.api.submission import Sender, submit
+from services.api.views import job_summaries, job_view
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+IdempotencyKey = Annotated[
+    str | None, Header(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$", alias="Idempotency-Key")
+]
+
+
+@router.post("", status_code=201)
+def submit_job(
+    body: SubmitJob,
+    request: Request,
+    response: Response,
+    token: JobsWriter,
+    engine: EngineDep,
+    intake: IntakeDep,
+    settings: SettingsDep,
+    idempotency_key: IdempotencyKey = None,
+) -> SubmittedJob:
+    """Submit a module for tuning. A retry with the same Idempotency-Key and body makes no second job."""
+    sender = Sender(
+        token_id=token.id,
+        name=token.name,
+        idempotency_key=idempotency_key,
+        body_sha256=request.scope[SHA256_KEY],
+    )
+    job_id, _ = submit(body, sender, engine=engine, intake=intake, settings=settings)
+    with reading(engine) as session:
+        view = _view(session, job_id)
+        secs = estimated_secs(session, view, settings)
+    response.headers["Location"] = f"/v1/jobs/{job_id}"
+    return SubmittedJob(**dict(view), estimated_secs=secs)
+
+
+@router.get("")
+def list_all_jobs(
+    token: JobsReader,
+    engine: EngineDep,
+    state: Annotated[list[JobState] | None, Query()] = None,
+    owner: Annotated[str | None, Query(max_length=120, pattern=r"^[^\x00]*$")] = None,
+    page_size: PageSize = 50,
+    page_token: PageToken = None,
+) -> JobPage:
+    """Jobs, newest first."""
+    del token
+    with reading(engine) as session:
+        jobs = list_jobs(
+            session, limit=page_size + 1, after=job_place(page_token), states=state or (), owner=owner
+        )
+        more, jobs = len(jobs) > page_size, jobs[:page_size]
+        summaries = job_summaries(session, jobs)
+    last = Place(created_at=jobs[-1].created_at, id=jobs[-1].id) if more else None
+    return JobPage(jobs=summaries, next_page_token=None if last is None else job_token(last))
+
+
+@router.get("/{job_id}")
+def show_job(job_id: JobId, token: JobsReader, engine: EngineDep) -> JobView:
+    del token
+    with reading(engine) as session:
+        return _view(session, job_id)
+
+
+@router.patch("/{job_id}")
+def change_a_job(job_id: JobId, body: ChangeJob, token: JobsWriter, engine: EngineDep) -> JobView:
+    """Change the budget, the priority or the name of a job that has not ended."""
+    changes = body.model_dump(exclude_none=True)
+    with transaction(engine) as session:
+        job = _owned(session, job_id, token)
+        if changes and not change_job(session, job_id, changes):
+            if job.state.ended:
+                raise _ended(job)
+            raise ConflictError("budget_spent", "more trials are spent than the new max_trials")
+        return _view(session, job_id)
+
+
+@router.post("/{job_id}:cancel")
+def cancel_job(job_id: JobId, token: JobsWriter, engine: EngineDep) -> JobView:
+    """Ask that the job stops for good; its results so far stay."""
+    return _ask(job_id, DesiredState.CANCELLED, token, engine)
+
+
+@router.post("/{job_id}:pause")
+def pause_job(job_id: JobId, token: JobsWriter, engine: EngineDep) -> JobView:
+    """Ask that the job stops measuring until it is resumed."""
+    return _ask(job_id, DesiredState.PAUSED, token, engine)
+
+
+@router.post("/{job_id}:resume")
+def resume_job(job_id: JobId, token: JobsWriter, engine: EngineDep) -> JobView:
+    return _ask(job_id, DesiredState.RUNNING, token, engine)
+
+
+@router.get(
+    "/{job_id}/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}, "description": "`job` events, at last one `end`"}},
+)
+async def follow_job(job_id: JobId, token: JobsReader, engine: EngineDep, events: EventsDep) -> Response:
+    """Snapshots of the job as server-sent events, id = revision; whoever comes back gets the present one."""
+    del token
+    events.admit()
+
+    def read() -> JobView:
+        with reading(engine) as session:
+            return _view(session, job_id)
+
+    first = await run_in_threadpool(read)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events.stream(first), media_type="text/event-stream", headers=headers)
+
+
+def _ask(job_id: str, desired: DesiredState, token: JobsWriter, engine: EngineDep) -> JobView:
+    with transaction(engine) as session:
+        job = _owned(session, job_id, token)
+        if job.desired_state != desired or job.state.ended:
+            if job.state.ended:
+                raise _ended(job)
+            if not ask_state(session, job_id, desired):
+                raise ConflictError("job_cancelled", f"{job_id} is being cancelled")
+        return _view(session, job_id)
+
+
+def _owned(session: Session, job_id: str, token: JobsWriter) -> Job:
+    job = read_job(session, job_id)
+    if job is None:
+        raise _not_found(job_id)
+    require_owner(token, job.owner)
+    return job
+
+
+def _view(session: Session, job_id: str) -> JobView:
+    view = job_view(session, job_id)
+    if view is None:
+        raise _not_found(job_id)
+    return view
+
+
+def _ended(job: Job) -> ConflictError:
+    return ConflictError("job_ended", f"{job.id} has ended: it is {job.state}")
+
+
+def _not_found(job_id: str) -> NotFoundError:
+    return NotFoundError("job_not_found", f"there is no job {job_id}")

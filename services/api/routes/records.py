@@ -1,0 +1,58 @@
+"""/v1/records: what was published, for people and exports."""
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from db.records import list_records, read_record
+from db.session import reading
+from db.states import RecordState
+from services.api.auth import RecordsReader
+from services.api.deps import EngineDep
+from services.api.errors import NotFoundError
+from services.api.ids import RowId
+from services.api.paging import PageSize, PageToken, id_place, id_token
+from services.api.record_views import record_view
+from services.api.schemas_records import RecordDetail, RecordPage
+
+router = APIRouter(prefix="/v1/records", tags=["records"])
+
+
+@router.get("")
+def list_all_records(
+    token: RecordsReader,
+    engine: EngineDep,
+    target_key: Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$")] = None,
+    workload: Annotated[str | None, Query(pattern=r"^[0-9a-f]{16}$")] = None,
+    state: Annotated[list[RecordState] | None, Query()] = None,
+    page_size: PageSize = 50,
+    page_token: PageToken = None,
+) -> RecordPage:
+    """Records, newest first."""
+    del token
+    with reading(engine) as session:
+        records = list_records(
+            session,
+            limit=page_size + 1,
+            after_id=id_place(page_token),
+            target_key=target_key,
+            shash=workload,
+            states=state or (),
+        )
+    more, records = len(records) > page_size, records[:page_size]
+    return RecordPage(
+        records=[record_view(record) for record in records],
+        next_page_token=id_token(records[-1].id) if more else None,
+    )
+
+
+@router.get("/{record_id}")
+def show_record(record_id: RowId, token: RecordsReader, engine: EngineDep) -> RecordDetail:
+    """A record with its module and trace."""
+    del token
+    with reading(engine) as session:
+        record = read_record(session, record_id)
+    if record is None:
+        raise NotFoundError("record_not_found", f"there is no record {record_id}")
+    return RecordDetail(**dict(record_view(record)), trace=json.loads(record.trace), module=record.module)

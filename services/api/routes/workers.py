@@ -1,0 +1,131 @@
+"""/v1/workers: join, heartbeat, leave; list, drain, resume. A worker has no other way to the database."""
+
+from fastapi import APIRouter, Response
+from sqlalchemy.orm import Session
+
+from checks.target import is_profile_name, key
+from db import workers
+from db.profiles import store_profile
+from db.session import reading, transaction
+from db.states import WorkerState
+from db.targets import store_target
+from services.api.auth import Admin, JobsReader, WorkerToken
+from services.api.deps import EngineDep, IntakeDep, SettingsDep
+from services.api.errors import ErrorEntry, InvalidError, NotFoundError
+from services.api.ids import WorkerId
+from services.api.schemas_records import (
+    Heartbeat,
+    HeartbeatAnswer,
+    JoinedWorker,
+    JoinWorker,
+    WorkerList,
+    WorkerView,
+)
+from services.api.targets import checked
+from services.api.worker_views import worker_view
+from workers.queues import measure_queue
+
+router = APIRouter(prefix="/v1/workers", tags=["workers"])
+
+
+@router.post(":join", status_code=201)
+def join(
+    body: JoinWorker, token: WorkerToken, engine: EngineDep, intake: IntakeDep, settings: SettingsDep
+) -> JoinedWorker:
+    """A worker begins. A predecessor of the same name has left; its profiles name this target from now on."""
+    del token
+    for profile in body.profiles:
+        if not is_profile_name(profile):
+            detail = f"{profile[:80]!r} is no name for a profile"
+            raise InvalidError("bad_profile", detail, errors=[ErrorEntry(code="bad_profile", detail=detail)])
+    form = checked(body.target)
+    with intake.open() as child:
+        target = checked(child.target(form))
+    with transaction(engine) as session:
+        row = store_target(session, target, key=key(target))
+        for profile in body.profiles:
+            store_profile(session, profile, target_id=row.id)
+        worker_id = workers.join(
+            session,
+            workers.NewWorker(target_id=row.id, **body.model_dump(exclude={"target", "profiles"})),
+        )
+    return JoinedWorker(
+        worker_id=worker_id,
+        target=target,
+        target_key=row.key,
+        queues=[measure_queue(row.key)],
+        broker_url=settings.broker_url,
+        heartbeat_secs=settings.heartbeat_secs,
+    )
+
+
+@router.post("/{worker_id}:heartbeat")
+def heartbeat(worker_id: WorkerId, body: Heartbeat, token: WorkerToken, engine: EngineDep) -> HeartbeatAnswer:
+    """What the worker holds; the answer is its control channel. 404: join again."""
+    del token
+    with transaction(engine) as session:
+        desired = workers.beat(session, worker_id, holding=body.holding, stage_secs=body.stage_secs)
+        if desired is None:
+            raise _not_found(worker_id)
+        drop = workers.to_drop(session, body.holding)
+    return HeartbeatAnswer(drop=drop, drain=desired == WorkerState.DRAINING)
+
+
+@router.post("/{worker_id}:leave", status_code=204)
+def leave(worker_id: WorkerId, token: WorkerToken, engine: EngineDep) -> Response:
+    del token
+    with transaction(engine) as session:
+        if not workers.leave(session, worker_id):
+            raise _not_found(worker_id)
+    return Response(status_code=204)
+
+
+@router.get("")
+def list_all_workers(
+    token: JobsReader, engine: EngineDep, settings: SettingsDep, *, include_left: bool = False
+) -> WorkerList:
+    """The fleet by name; those that left only where asked."""
+    del token
+    with reading(engine) as session:
+        found = workers.list_workers(session, include_left=include_left)
+    return WorkerList(workers=[worker_view(worker, settings) for worker in found])
+
+
+@router.get("/{worker_id}")
+def show_worker(
+    worker_id: WorkerId, token: JobsReader, engine: EngineDep, settings: SettingsDep
+) -> WorkerView:
+    del token
+    with reading(engine) as session:
+        return _view(session, worker_id, settings)
+
+
+@router.post("/{worker_id}:drain")
+def drain(worker_id: WorkerId, token: Admin, engine: EngineDep, settings: SettingsDep) -> WorkerView:
+    """Ask the worker to take nothing new."""
+    del token
+    return _ask(worker_id, WorkerState.DRAINING, engine, settings)
+
+
+@router.post("/{worker_id}:resume")
+def resume(worker_id: WorkerId, token: Admin, engine: EngineDep, settings: SettingsDep) -> WorkerView:
+    del token
+    return _ask(worker_id, WorkerState.RUNNING, engine, settings)
+
+
+def _ask(worker_id: str, desired: WorkerState, engine: EngineDep, settings: SettingsDep) -> WorkerView:
+    with transaction(engine) as session:
+        if not workers.ask_state(session, worker_id, desired):
+            raise _not_found(worker_id)
+        return _view(session, worker_id, settings)
+
+
+def _view(session: Session, worker_id: str, settings: SettingsDep) -> WorkerView:
+    worker = workers.read_worker(session, worker_id)
+    if worker is None:
+        raise _not_found(worker_id)
+    return worker_view(worker, settings)
+
+
+def _not_found(worker_id: str) -> NotFoundError:
+    return NotFoundError("worker_not_found", f"there is no worker {worker_id}, or it has left")

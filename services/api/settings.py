@@ -1,0 +1,48 @@
+"""The settings of the API role, read once from TILEFARM_* variables; nothing else reads the environment."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ApiSettings(BaseSettings):
+    """Every limit of the API."""
+
+    model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True)
+
+    database_url: str
+    #: Given to workers when they join; where it is None, /readyz does not ask a broker.
+    broker_url: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8470
+    #: Where children keep their private directories; the system's temp directory where it is None.
+    work_dir: Path | None = None
+
+    #: Of a request, also after decompression.
+    max_body_bytes: int = Field(default=4 << 20, gt=0)
+    max_trials: int = Field(default=1_000_000, gt=0)
+    #: Where a job names no budget.
+    default_max_trials: int = Field(default=256, gt=0)
+    max_lookup_workloads: int = Field(default=1000, gt=0)
+    max_functions: int = Field(default=500, gt=0)
+
+    #: The validator child: processor time, memory, and how long a request waits for its turn or answer.
+    intake_cpu_secs: float = Field(default=10.0, gt=0)
+    intake_memory_bytes: int = Field(default=2 << 30, gt=0)
+    intake_timeout_secs: float = Field(default=60.0, gt=0)
+    #: Children at the same time.
+    intake_children: int = Field(default=2, gt=0)
+
+    heartbeat_secs: float = Field(default=2.0, gt=0)
+    stale_after_secs: float = Field(default=6.0, gt=0)
+    dead_after_secs: float = Field(default=30.0, gt=0)
+
+    #: Server-sent events: how often rows are looked at, and how often a silent stream says that it lives.
+    events_poll_secs: float = Field(default=0.5, gt=0)
+    events_heartbeat_secs: float = Field(default=10.0, gt=0)
+    max_event_streams: int = Field(default=500, gt=0)
+
+    #: Seconds of one trial, where nothing has been measured lately, and of a search's start.
+    default_trial_secs: float = Field(default=0.35, gt=0)
+    search_start_secs: float = Field(default=15.0, ge=0)

@@ -1,0 +1,291 @@
+"""A submission, from body to rows: the checks of the first wall, the intake child, then one transaction.
+
+No child is waited for inside the transaction: workloads are compared before it, and compared again where
+another submission stored one of the same hash meanwhile.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from checks.graph import GraphError, check_module_json
+from checks.trace import TraceError, check_trace
+from db.idempotency import find_use, use_key
+from db.jobs import NewJob, insert_job
+from db.session import reading, transaction
+from db.targets import store_target, workers_alive
+from db.tasks import NewTask, SearchKey, find_or_make_search, insert_task
+from db.workloads import NewWorkload, same_hash, store_workload
+from services.api.errors import BadRequestError, ErrorEntry, InvalidError, UnavailableError
+from services.api.intake import Intake, IntakeChild, TakenFunction
+from services.api.options import JobOptions, read_options
+from services.api.schemas import SubmitJob
+from services.api.settings import ApiSettings
+from services.api.targets import NamedTarget, resolve
+
+_MAX_RACES = 5
+_MAX_TRACES = 64
+_MAX_NAMES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """Who submits, and under which idempotency key."""
+
+    token_id: int
+    name: str
+    idempotency_key: str | None
+    body_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What a function equals: a stored workload, an earlier function of the module, or nothing yet."""
+
+    workload_id: int | None = None
+    #: Index of the earlier function.
+    twin: int | None = None
+    #: Workloads of its hash before it, where it equals none.
+    ordinal: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """All that the transaction writes."""
+
+    target: NamedTarget
+    tvm_version: str
+    functions: list[TakenFunction]
+    known: list[_Known]
+    options: JobOptions
+
+
+class _RacedError(Exception):
+    """Another transaction stored a workload of the same hash, or used the same idempotency key."""
+
+
+def submit(
+    request: SubmitJob, sender: Sender, *, engine: Engine, intake: Intake, settings: ApiSettings
+) -> tuple[str, bool]:
+    """The job's id, and whether it is new: a retry under the same key makes no second. Raises ApiError."""
+    earlier = _earlier_job(engine, sender)
+    if earlier is not None:
+        return earlier, False
+    options = read_options(request.options)
+    max_trials = request.max_trials or settings.default_max_trials
+    if max_trials > settings.max_trials:
+        raise _refused("budget_out_of_range", None, f"max_trials is at most {settings.max_trials}")
+    text = _module_text(request.module)
+    _check_spaces(request.spaces)
+    with intake.open() as child:
+        target = resolve(engine, request.target, child)
+        module = child.module(text, request.spaces)
+        _check_functions(request, module.functions, settings)
+        for _ in range(_MAX_RACES):
+            taken = _Taken(
+                target=target,
+                tvm_version=module.tvm_version,
+                functions=module.functions,
+                known=_compare(engine, module.functions, module.tvm_version, child),
+                options=options,
+            )
+            try:
+                return _write(request, sender, taken, max_trials, engine=engine, settings=settings), True
+            except _RacedError:
+                earlier = _earlier_job(engine, sender)
+                if earlier is not None:
+                    return earlier, False
+    raise UnavailableError("contended", "other submissions of the same workloads are being stored")
+
+
+def _earlier_job(engine: Engine, sender: Sender) -> str | None:
+    if sender.idempotency_key is None:
+        return None
+    with reading(engine) as session:
+        use = find_use(session, token_id=sender.token_id, key=sender.idempotency_key)
+    if use is None:
+        return None
+    if use.body_sha256 != sender.body_sha256:
+        raise _refused("idempotency_key_reused", None, "the Idempotency-Key was used with another body")
+    return use.job_id
+
+
+def _module_text(module: Any) -> str:
+    """The module's JSON text, past the first wall."""
+    obj = module
+    if isinstance(module, str):
+        try:
+            obj = json.loads(module)
+        except (ValueError, RecursionError):
+            raise BadRequestError("malformed_json", "module is a string that is not JSON") from None
+    try:
+        check_module_json(obj)
+    except GraphError as error:
+        where = "" if error.node is None else f" (node {error.node})"
+        raise _refused(error.code, error.function, error.detail + where) from None
+    return module if isinstance(module, str) else json.dumps(module)
+
+
+def _check_spaces(spaces: Mapping[str, Mapping[str, Any]]) -> None:
+    for function, space in spaces.items():
+        traces = space.get("traces")
+        if not isinstance(traces, list) or not 1 <= len(traces) <= _MAX_TRACES:
+            raise _refused("bad_space", function, f"a design space has 1 to {_MAX_TRACES} traces")
+        for names in (space.get("postprocs") or [], space.get("mutators") or {}):
+            if not isinstance(names, (list, dict)) or len(names) > _MAX_NAMES:
+                raise _refused("bad_space", function, "postprocs is a list, mutators an object of names")
+        for trace in traces:
+            try:
+                check_trace(trace)
+            except TraceError as error:
+                raise _refused("bad_space", function, error.detail) from None
+
+
+def _check_functions(request: SubmitJob, functions: list[TakenFunction], settings: ApiSettings) -> None:
+    names = {function.name for function in functions}
+    if len(functions) > settings.max_functions:
+        raise _refused("too_many_functions", None, f"a job has at most {settings.max_functions} functions")
+    for name in sorted((request.weights.keys() | request.spaces.keys()) - names):
+        raise _refused("unknown_function", name[:300], "the module holds no function of this name")
+
+
+def _compare(
+    engine: Engine, functions: list[TakenFunction], tvm_version: str, child: IntakeChild
+) -> list[_Known]:
+    """Equal bytes are equal; else TVM decides. Functions of one module may be one workload."""
+    known: list[_Known] = []
+    for index, function in enumerate(functions):
+        with reading(engine) as session:
+            stored = same_hash(session, tvm_version=tvm_version, shash=function.shash)
+        equal = _first_equal(function, [found.module for found in stored], child)
+        if equal is not None:
+            known.append(_Known(workload_id=stored[equal].id))
+            continue
+        fresh = [
+            before
+            for before in range(index)
+            if functions[before].shash == function.shash
+            and known[before].workload_id is None
+            and known[before].twin is None
+        ]
+        twin = _first_equal(function, [functions[before].module for before in fresh], child)
+        if twin is not None:
+            known.append(_Known(twin=fresh[twin]))
+        else:
+            known.append(_Known(ordinal=len(stored) + len(fresh)))
+    return known
+
+
+def _first_equal(function: TakenFunction, modules: list[str], child: IntakeChild) -> int | None:
+    if function.module in modules:
+        return modules.index(function.module)
+    return next((i for i, module in enumerate(modules) if child.equal(module, function.module)), None)
+
+
+def _write(
+    request: SubmitJob,
+    sender: Sender,
+    taken: _Taken,
+    max_trials: int,
+    *,
+    engine: Engine,
+    settings: ApiSettings,
+) -> str:
+    with transaction(engine) as session:
+        target = store_target(session, taken.target.canonical, key=taken.target.key)
+        workload_ids = _store_workloads(session, taken)
+        alive = workers_alive(session, dead_after_secs=settings.dead_after_secs).get(target.id, 0)
+        job_id = insert_job(
+            session,
+            NewJob(
+                name=request.name or taken.functions[0].name[:200],
+                owner=sender.name,
+                target_id=target.id,
+                target_name=taken.target.name,
+                priority=request.priority,
+                max_trials=max_trials,
+                max_trials_per_task=request.max_trials_per_task,
+                strategy=request.strategy,
+                seed=request.seed,
+                options=request.options,
+                warnings=_warnings(taken, alive=alive),
+            ),
+        )
+        for ordinal, (function, workload_id) in enumerate(zip(taken.functions, workload_ids, strict=True)):
+            search_id = find_or_make_search(
+                session, _search_key(request, taken, function, workload_id, target.id)
+            )
+            insert_task(
+                session,
+                NewTask(
+                    job_id=job_id,
+                    ordinal=ordinal,
+                    name=function.name,
+                    weight=request.weights.get(function.name, 1.0),
+                    workload_id=workload_id,
+                    search_id=search_id,
+                ),
+            )
+        if sender.idempotency_key is not None and not use_key(
+            session,
+            token_id=sender.token_id,
+            key=sender.idempotency_key,
+            body_sha256=sender.body_sha256,
+            job_id=job_id,
+        ):
+            raise _RacedError
+    return job_id
+
+
+def _store_workloads(session: Session, taken: _Taken) -> list[int]:
+    ids: list[int] = []
+    for function, known in zip(taken.functions, taken.known, strict=True):
+        workload_id = known.workload_id if known.twin is None else ids[known.twin]
+        if workload_id is None:
+            new = NewWorkload(
+                tvm_version=taken.tvm_version,
+                shash=function.shash,
+                module=function.module,
+                flops=function.flops,
+                args=function.args,
+            )
+            workload_id = store_workload(session, new, known=known.ordinal)
+            if workload_id is None:
+                raise _RacedError
+        ids.append(workload_id)
+    return ids
+
+
+def _search_key(
+    request: SubmitJob, taken: _Taken, function: TakenFunction, workload_id: int, target_id: int
+) -> SearchKey:
+    return SearchKey(
+        workload_id=workload_id,
+        target_id=target_id,
+        target_key=taken.target.key,
+        tvm_version=taken.tvm_version,
+        space=function.space,
+        space_hash=function.space_hash,
+        strategy=request.strategy,
+        seed=request.seed,
+        policy=dataclasses.asdict(taken.options.policy),
+        options=taken.options.search,
+        isolation_key=taken.options.isolation_key,
+    )
+
+
+def _warnings(taken: _Taken, *, alive: int) -> list[dict[str, Any]]:
+    warnings = [warning for function in taken.functions for warning in function.warnings]
+    if not alive:
+        detail = f"no worker for {taken.target.name} is alive; the job waits until one joins"
+        warnings.append({"code": "no_worker", "function": None, "detail": detail})
+    return warnings
+
+
+def _refused(code: str, function: str | None, detail: str) -> InvalidError:
+    return InvalidError(code, detail, errors=[ErrorEntry(code=code, function=function, detail=detail)])

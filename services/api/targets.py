@@ -1,0 +1,71 @@
+"""From what a user named as target to its canonical form: a profile, a TVM tag, or an allow-listed object.
+
+Only a tag and the names of CPUs need TVM; they are asked of an intake child.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlalchemy import Engine
+
+from checks.target import TargetError, canonical, is_profile_name, is_tag, key
+from db.profiles import find_profile
+from db.session import reading
+from services.api.errors import ErrorEntry, InvalidError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTarget:
+    #: As the user named it, for show.
+    name: str
+    canonical: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        return key(self.canonical)
+
+
+class TargetAsking(Protocol):
+    """An intake child, or what opens one on demand."""
+
+    def target(self, target: Mapping[str, Any]) -> dict[str, Any]: ...
+
+
+def resolve(engine: Engine, target: str | Mapping[str, Any], child: TargetAsking) -> NamedTarget:
+    """The target in canonical form, its CPU known to TVM. Raises InvalidError."""
+    if isinstance(target, str):
+        profile = from_profile(engine, target)
+        if profile is not None:
+            return profile
+        if is_tag(target):
+            return NamedTarget(name=target, canonical=checked(child.target({"tag": target})))
+        raise _refused("unknown_target", f"there is no profile {target!r}; GET /v1/targets lists them")
+    form = checked(target)
+    return NamedTarget(name=_short_name(form), canonical=checked(child.target(form)))
+
+
+def from_profile(engine: Engine, name: str) -> NamedTarget | None:
+    if not is_profile_name(name):
+        return None
+    with reading(engine) as session:
+        profile = find_profile(session, name)
+    return None if profile is None else NamedTarget(name=name, canonical=profile.target.canonical)
+
+
+def checked(target: Mapping[str, Any]) -> dict[str, Any]:
+    """The canonical form by the allow-list alone. Raises InvalidError."""
+    try:
+        return canonical(target)
+    except TargetError as error:
+        raise _refused(error.code, error.detail) from None
+
+
+def _short_name(form: Mapping[str, Any]) -> str:
+    if form["kind"] == "cuda":
+        return f"cuda {form['arch']}"
+    return f"llvm {form['mcpu']} x{form['num-cores']}"
+
+
+def _refused(code: str, detail: str) -> InvalidError:
+    return InvalidError(code, detail, errors=[ErrorEntry(code=code, detail=detail)])
