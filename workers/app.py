@@ -30,6 +30,9 @@ def make_app(broker_url: str) -> Celery:
         worker_send_task_events=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
+        # Both matter only with late acknowledgement; so set, they neither warn nor slow a reconnect.
+        worker_cancel_long_running_tasks_on_connection_loss=True,
+        worker_enable_prefetch_count_reduction=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={

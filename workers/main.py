@@ -18,6 +18,7 @@ from kombu.exceptions import OperationalError
 
 from sandbox.fork_server import ForkServer
 from workers.app import make_app, publish_result
+from workers.consumer import SteadyConsumer
 from workers.device import DetectedTarget, Device, detect_target, find_device, host_name
 from workers.heartbeat import Heartbeat
 from workers.holding import Holding
@@ -161,6 +162,7 @@ def _celery_worker(app: Celery, *, name: str, queues: tuple[str, ...]) -> Any:
         hostname=f"{name}@tilefarm",
         pool="threads",
         concurrency=1,
+        consumer_cls=SteadyConsumer,
         queues=",".join(queues),
         loglevel="WARNING",
         quiet=True,
