@@ -64,6 +64,8 @@ class Tuner:
         self._not_before: dict[int, float] = {}
         self._broker_back_at = 0.0
         self._reconciled_at = 0.0
+        #: By (trial, attempt), in time.monotonic(): since when nobody is seen to hold it.
+        self._unheld_since: dict[tuple[int, int], float] = {}
         self._chunk_sizes: dict[int, tuple[float, int]] = {}
         #: By search, as it stood when it was last settled: nothing new, nothing to settle.
         self._settled: dict[int, object] = {}
@@ -269,12 +271,19 @@ class Tuner:
         with reading(self._engine) as session:
             under_way = trials.dispatched_trials(session)
             workers = fleet.read_fleet(session, dead_after_secs=self._settings.dead_after_secs)
-        verdicts = [(trial, reconcile.judge(trial, workers, self._settings)) for trial in under_way]
-        lost = [(trial, verdict) for trial, verdict in verdicts if verdict is not reconcile.Verdict.KEEP]
-        for trial, verdict in lost:
-            with self._isolated(trial.search_id):
-                reconcile.carry_out(self._engine, trial, verdict)
-                self._revisions.changed({trial.job_id})
+        now = time.monotonic()
+        unheld = [trial for trial in under_way if not reconcile.is_held(trial, workers)]
+        self._unheld_since = {
+            (trial.id, trial.attempt): self._unheld_since.get((trial.id, trial.attempt), now)
+            for trial in unheld
+        }
+        for trial in unheld:
+            secs = now - self._unheld_since[trial.id, trial.attempt]
+            verdict = reconcile.judge(trial, workers, self._settings, unheld_secs=secs)
+            if verdict is not reconcile.Verdict.KEEP:
+                with self._isolated(trial.search_id):
+                    reconcile.carry_out(self._engine, trial, verdict)
+                    self._revisions.changed({trial.job_id})
 
     def _raise_revisions(self) -> None:
         due = self._revisions.due()

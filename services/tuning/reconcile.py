@@ -27,9 +27,16 @@ class Verdict(StrEnum):
     GIVE_UP = "give_up"
 
 
-def judge(trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings) -> Verdict:
-    """What becomes of a dispatched trial."""
-    if not _is_lost(trial, workers, settings):
+def is_held(trial: DispatchedTrial, workers: Sequence[FleetWorker]) -> bool:
+    """Whether a live worker's last heartbeat names this very attempt."""
+    return any(worker.alive and (trial.id, trial.attempt) in worker.holding for worker in workers)
+
+
+def judge(
+    trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings, *, unheld_secs: float
+) -> Verdict:
+    """What becomes of a dispatched trial; `unheld_secs`: for how long nobody was seen to hold it."""
+    if not _is_lost(trial, workers, settings, unheld_secs=unheld_secs):
         return Verdict.KEEP
     return Verdict.GIVE_UP if trial.started_attempts >= settings.max_started_attempts else Verdict.RING
 
@@ -46,16 +53,19 @@ def carry_out(engine: Engine, trial: DispatchedTrial, verdict: Verdict) -> None:
         _log.warning("trial_lost", trial_id=trial.id, attempt=trial.attempt, verdict=verdict)
 
 
-def _is_lost(trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings) -> bool:
-    held = (trial.id, trial.attempt)
-    if any(worker.alive and held in worker.holding for worker in workers):
+def _is_lost(
+    trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings, *, unheld_secs: float
+) -> bool:
+    if is_held(trial, workers):
         return False
     if trial.overdue:
         return True
-    if any(not worker.alive and held in worker.holding for worker in workers):
+    if any(not worker.alive and (trial.id, trial.attempt) in worker.holding for worker in workers):
         return True
     if trial.worker_id is not None:
-        return not any(worker.alive and worker.id == trial.worker_id for worker in workers)
+        alive = any(worker.alive and worker.id == trial.worker_id for worker in workers)
+        # Its worker let go of it and lives: the outcome was lost, or is still on its way.
+        return not alive or unheld_secs > settings.outcome_secs
     return _doorbell_is_lost(trial, workers, settings)
 
 

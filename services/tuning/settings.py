@@ -55,6 +55,8 @@ class TunerSettings(BaseSettings):
     deadline_secs: float = Field(default=30.0, gt=0)
     #: A dispatched trial that nobody holds while a worker of its target is idle is rung again after so long.
     unheard_secs: float = Field(default=10.0, gt=0)
+    #: An outcome is lost when its worker let go of the trial and nothing came for so long.
+    outcome_secs: float = Field(default=5.0, gt=0)
     reconcile_secs: float = Field(default=1.0, gt=0)
     #: Started attempts after which the farm gives a trial up.
     max_started_attempts: int = Field(default=3, gt=0)

@@ -1,4 +1,4 @@
-"""The service's own process parts: a real broker, a real search child on TVM, and a worker that draws times."""
+"""The service with a real broker, a real search child on TVM, and a worker that draws its times."""
 
 import json
 import random
