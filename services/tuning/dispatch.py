@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from db import publishing, searches, trials
+from db import attempts, publishing, searches
+from db.attempts import TakenTrial
 from db.rounds import OpenTrials
 from db.searches import Lease, Search
 from db.session import transaction
 from db.states import JobState, Purpose, SearchState, TrialState
-from db.trials import TakenTrial
 from services.tuning.ending import baseline_closed
 from services.tuning.errors import LeaseLostError
 from services.tuning.settings import TunerSettings
@@ -139,7 +139,7 @@ def take_chunk(
     with transaction(engine) as session:
         if not searches.fence(session, lease):
             raise LeaseLostError(lease.search_id)
-        taken = trials.dispatch(
+        taken = attempts.dispatch(
             session,
             search_id=search.id,
             job_id=plan.waiting.job_id,
@@ -155,7 +155,7 @@ def hand_back(engine: Engine, chunk: MeasureChunk) -> None:
     """A chunk that could not be sent waits in the queue again; if it was sent, its attempt is void."""
     with transaction(engine) as session:
         for order in chunk.trials:
-            trials.ring_again(session, order.trial_id, attempt=order.attempt)
+            attempts.ring_again(session, order.trial_id, attempt=order.attempt)
 
 
 def deadline_secs(

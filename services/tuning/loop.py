@@ -14,7 +14,7 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import DataError, IntegrityError
 
-from db import fleet, progress, searches, trials
+from db import attempts, fleet, progress, searches
 from db.progress import OpenTask
 from db.searches import Search
 from db.session import reading, transaction
@@ -259,7 +259,7 @@ class Tuner:
         computed_at, size = self._chunk_sizes.get(target_id, (0.0, 0))
         if not size or time.monotonic() - computed_at > _CHUNK_SIZE_SECS:
             with reading(self._engine) as session:
-                recent = trials.recent_stage_secs(session, target_id, limit=_RECENT_TRIALS)
+                recent = attempts.recent_stage_secs(session, target_id, limit=_RECENT_TRIALS)
             size = dispatch.chunk_size(recent, self._settings)
             self._chunk_sizes[target_id] = (time.monotonic(), size)
         return size
@@ -269,7 +269,7 @@ class Tuner:
             return
         self._reconciled_at = time.monotonic()
         with reading(self._engine) as session:
-            under_way = trials.dispatched_trials(session)
+            under_way = attempts.dispatched_trials(session)
             workers = fleet.read_fleet(session, dead_after_secs=self._settings.dead_after_secs)
         now = time.monotonic()
         unheld = [trial for trial in under_way if not reconcile.is_held(trial, workers)]

@@ -10,10 +10,10 @@ from enum import StrEnum
 import structlog
 from sqlalchemy import Engine
 
-from db import trials
+from db import attempts
+from db.attempts import DispatchedTrial
 from db.fleet import FleetWorker
 from db.session import transaction
-from db.trials import DispatchedTrial
 from services.tuning.settings import TunerSettings
 
 _log = structlog.get_logger(__name__)
@@ -45,10 +45,10 @@ def carry_out(engine: Engine, trial: DispatchedTrial, verdict: Verdict) -> None:
     """Write a verdict, unless an outcome came in between."""
     with transaction(engine) as session:
         if verdict is Verdict.RING:
-            done = trials.ring_again(session, trial.id, attempt=trial.attempt)
+            done = attempts.ring_again(session, trial.id, attempt=trial.attempt)
         else:
             error = f"the farm lost {trial.started_attempts} workers over it"
-            done = trials.give_up(session, trial.id, attempt=trial.attempt, error=error)
+            done = attempts.give_up(session, trial.id, attempt=trial.attempt, error=error)
     if done:
         _log.warning("trial_lost", trial_id=trial.id, attempt=trial.attempt, verdict=verdict)
 

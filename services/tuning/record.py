@@ -14,10 +14,10 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from db import searches, trials
+from db import attempts, searches
+from db.attempts import Measured, TrialPlace
 from db.session import transaction
 from db.states import Outcome
-from db.trials import Measured, TrialPlace
 from workers.messages import MessageError, TrialOutcome, TrialStarted, result_from_json
 
 _log = structlog.get_logger(__name__)
@@ -45,7 +45,7 @@ def read_result(body: bytes | str) -> Result:
 def record(engine: Engine, results: Sequence[Result]) -> set[str]:
     """Write results in one transaction; returns the jobs in which something changed."""
     with transaction(engine) as session:
-        places = {place.id: place for place in trials.places(session, {r.trial_id for r in results})}
+        places = {place.id: place for place in attempts.places(session, {r.trial_id for r in results})}
         searches.lock_searches(session, {place.search_id for place in places.values()})
         changed: set[str] = set()
         spent: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -88,12 +88,12 @@ def measured(result: TrialOutcome) -> Measured:
 def _write(session: Session, place: TrialPlace, result: Result) -> bool:
     if isinstance(result, TrialStarted):
         worker_id = _text(result.worker_id, 40)
-        return trials.record_started(session, result.trial_id, attempt=result.attempt, worker_id=worker_id)
+        return attempts.record_started(session, result.trial_id, attempt=result.attempt, worker_id=worker_id)
     row = measured(result)
-    if not trials.record_outcome(session, row):
+    if not attempts.record_outcome(session, row):
         return False
     if row.outcome is Outcome.OK and row.latency_secs is not None:
-        trials.note_latency(session, place, row.latency_secs)
+        attempts.note_latency(session, place, row.latency_secs)
     return True
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from db import fleet, progress, rounds, searches, trials
+from db import attempts, fleet, progress, rounds, searches
 from db.fleet import FleetWorker
 from db.progress import OpenTask
 from db.rounds import Closed, OpenTrials
@@ -59,6 +59,6 @@ def _read(session: Session, search_ids: Collection[int], *, dead_after_secs: flo
         open_trials=rounds.open_trials(session, ids),
         cancelled=rounds.cancelled_trials(session, ids),
         baselines=rounds.baselines(session, ids),
-        outstanding=trials.outstanding(session),
+        outstanding=attempts.outstanding(session),
         workers=fleet.read_fleet(session, dead_after_secs=dead_after_secs),
     )

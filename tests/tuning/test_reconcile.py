@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from db.attempts import DispatchedTrial
 from db.fleet import FleetWorker
-from db.trials import DispatchedTrial
 from services.tuning.reconcile import Verdict, judge
 from services.tuning.settings import TunerSettings
 

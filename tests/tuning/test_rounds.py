@@ -141,8 +141,10 @@ def test_no_budget_is_ever_exceeded(drawn: list[OpenTask], count: int) -> None:
         charged_of = {task.id: sum(payer.id == task.id for payer in paid) for task in some}
         assert all(
             jobs[task.job_id][0] <= jobs[task.job_id][1] + sum(p.job_id == task.job_id for p in paid)
-            or (task.max_trials_per_task is not None
-            and task.max_trials_per_task <= task.trials_reserved + charged_of[task.id])
+            or (
+                task.max_trials_per_task is not None
+                and task.max_trials_per_task <= task.trials_reserved + charged_of[task.id]
+            )
             for task in some
         )
 

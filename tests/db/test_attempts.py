@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, update
 
-from db import rounds, trials
+from db import attempts, rounds, trials
+from db.attempts import Measured
 from db.session import reading, transaction
 from db.states import Outcome, Purpose, TrialState
 from db.tables import JobRow, TrialRow
-from db.trials import Measured
 from tests.tuning.rows import add_job, add_search, add_target, add_trials, ok, read, states
 
 
@@ -28,7 +28,7 @@ class Farm:
 
     def dispatch(self, *, limit: int = 8, chunk_id: str = "c", deadline_secs: float = 60.0) -> list[int]:
         with transaction(self.engine) as session:
-            taken = trials.dispatch(
+            taken = attempts.dispatch(
                 session,
                 search_id=self.search_id,
                 job_id="job-1",
@@ -41,7 +41,7 @@ class Farm:
 
     def record(self, trial_id: int, *, attempt: int = 1, secs: float = 0.001) -> bool:
         with transaction(self.engine) as session:
-            return trials.record_outcome(session, measured(trial_id, attempt=attempt, secs=secs))
+            return attempts.record_outcome(session, measured(trial_id, attempt=attempt, secs=secs))
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_an_outcome_of_an_earlier_attempt_is_late(farm: Farm) -> None:
     [trial_id] = farm.add(1)
     farm.dispatch()
     with transaction(farm.engine) as session:
-        assert trials.ring_again(session, trial_id, attempt=1)
-        assert not trials.ring_again(session, trial_id, attempt=1)
+        assert attempts.ring_again(session, trial_id, attempt=1)
+        assert not attempts.ring_again(session, trial_id, attempt=1)
     assert not farm.record(trial_id, attempt=1)
     farm.dispatch(chunk_id="d")
     assert not farm.record(trial_id, attempt=1)
@@ -105,11 +105,11 @@ def test_a_doubled_or_reordered_start_notice_counts_once(farm: Farm) -> None:
     [trial_id] = farm.add(1)
     farm.dispatch()
     with transaction(farm.engine) as session:
-        assert trials.record_started(session, trial_id, attempt=1, worker_id="w")
-        assert not trials.record_started(session, trial_id, attempt=1, worker_id="w")
+        assert attempts.record_started(session, trial_id, attempt=1, worker_id="w")
+        assert not attempts.record_started(session, trial_id, attempt=1, worker_id="w")
     assert farm.record(trial_id)
     with transaction(farm.engine) as session:
-        assert not trials.record_started(session, trial_id, attempt=1, worker_id="w")
+        assert not attempts.record_started(session, trial_id, attempt=1, worker_id="w")
     assert read(farm.engine, TrialRow.started_attempts) == [1]
 
 
@@ -173,8 +173,8 @@ def test_a_round_sees_closed_trials_of_its_past_and_never_more(farm: Farm) -> No
 def test_the_best_and_the_untuned_latency_stand_on_the_search(farm: Farm) -> None:
     places = farm.add(2)
     with transaction(farm.engine) as session:
-        for place, secs in zip(trials.places(session, places), (0.002, 0.003), strict=True):
-            trials.note_latency(session, place, secs)
+        for place, secs in zip(attempts.places(session, places), (0.002, 0.003), strict=True):
+            attempts.note_latency(session, place, secs)
     from db.tables import SearchRow
 
     assert read(farm.engine, SearchRow.best_latency_secs) == [0.002]
@@ -185,8 +185,8 @@ def test_a_trial_is_given_up_only_in_the_attempt_that_was_judged(farm: Farm) -> 
     [trial_id] = farm.add(1)
     farm.dispatch()
     with transaction(farm.engine) as session:
-        assert not trials.give_up(session, trial_id, attempt=0, error="lost")
-        assert trials.give_up(session, trial_id, attempt=1, error="lost")
+        assert not attempts.give_up(session, trial_id, attempt=0, error="lost")
+        assert attempts.give_up(session, trial_id, attempt=1, error="lost")
     assert states(farm.engine) == {"failed": 1}
     assert read(farm.engine, TrialRow.outcome) == [Outcome.WORKER_LOST]
 
@@ -196,6 +196,6 @@ def test_ages_and_deadlines_are_the_databases(farm: Farm) -> None:
     farm.dispatch(limit=1, chunk_id="c1", deadline_secs=60.0)
     farm.dispatch(limit=1, chunk_id="c2", deadline_secs=-1.0)
     with reading(farm.engine) as session:
-        under_way = trials.dispatched_trials(session)
+        under_way = attempts.dispatched_trials(session)
     assert [trial.overdue for trial in under_way] == [False, True]
     assert all(0 <= trial.age_secs < 5 for trial in under_way)
