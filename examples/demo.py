@@ -48,11 +48,11 @@ def _demonstrate(data_dir: Path, *, max_trials: int) -> None:
         print(f"{service.url} is up; target profile {service.profile!r} is {words}")
         try:
             _tune(service, max_trials=max_trials)
-            rows = _compile_and_compare(service)
-        except tilefarm.TilefarmError as error:
+            modules, target = _compile(service)
+        except (DemoError, tilefarm.TilefarmError) as error:
             raise DemoError(f"{error}\n{logs_tail(data_dir)}") from error
-        _print_table(rows)
-        print("\nending the service ...", flush=True)
+        print("ending the service, so that nothing else runs while we compare ...", flush=True)
+    _print_table(_compare(modules, target))
 
 
 def _tune(service: Embedded, *, max_trials: int) -> None:
@@ -69,12 +69,11 @@ def _tune(service: Embedded, *, max_trials: int) -> None:
         job.require_success()
 
 
-def _compile_and_compare(service: Embedded) -> list[Any]:
+def _compile(service: Embedded) -> tuple[dict[str, Any], Any]:
     """What a compiler does that knows nothing of the service: one `connect`, and stock `compile_tir`."""
     from tvm.s_tir.meta_schedule.tir_integration import compile_tir
 
     from examples.classroom import modules
-    from examples.compare import WrongNumbersError, compare
 
     mod = modules()["mm_relu"]
     database = tilefarm.connect(service.url, service.token)
@@ -82,8 +81,14 @@ def _compile_and_compare(service: Embedded) -> list[Any]:
     schedule = compile_tir(database, mod, target)
     if schedule is None:
         raise DemoError(f"compile_tir found no record: {database.stats()}")
+    return {"untuned": mod, "tuned": schedule.mod}, target
+
+
+def _compare(modules: dict[str, Any], target: Any) -> list[Any]:
+    from examples.compare import WrongNumbersError, compare
+
     try:
-        return compare({"untuned": mod, "tuned": schedule.mod}, target)
+        return compare(modules, target)
     except WrongNumbersError as error:
         raise DemoError(str(error)) from error
 

@@ -4,6 +4,7 @@ Space generators and schedule functions run here and travel as traces (tilefarm.
 refused by name (tilefarm.stock).
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -17,7 +18,7 @@ from tilefarm import module, space, stock
 from tilefarm import target as targets
 from tilefarm.client import Client, Limits
 from tilefarm.connect import connect
-from tilefarm.errors import ModuleError, TargetError
+from tilefarm.errors import ModuleError, ServiceError, TargetError
 from tilefarm.jobs import Job
 from tilefarm.progress import ProgressLine, describe
 
@@ -213,8 +214,9 @@ def _follow(job: Job, log: Path, stream: TextIO) -> None:
                 file.write(f"{_now()} {describe(view)}\n")
                 file.flush()
         except KeyboardInterrupt:
-            job.cancel()
-            file.write(f"{_now()} cancelled from here\n")
+            with contextlib.suppress(ServiceError):
+                job.cancel()
+                file.write(f"{_now()} cancelled from here\n")
             raise
         finally:
             line.end()
