@@ -20,6 +20,7 @@ from sandbox.fork_server import ForkServer
 from workers.app import make_app, publish_result
 from workers.consumer import SteadyConsumer
 from workers.device import DetectedTarget, Device, detect_target, find_device, host_name
+from workers.errors import JoinRefused
 from workers.heartbeat import Heartbeat
 from workers.holding import Holding
 from workers.measure import Measurer
@@ -77,7 +78,10 @@ def _serve(
     membership: Membership,
     joined: Joined,
 ) -> None:
-    app = make_app(settings.broker_url or joined.broker_url)
+    broker_url = settings.broker_url or joined.broker_url
+    if broker_url is None:
+        raise JoinRefused("neither TILEFARM_BROKER_URL nor the API names a broker")
+    app = make_app(broker_url)
     holding = Holding()
     measurer = _measurer(settings, server, device, detected, membership, holding, app)
     register_steps(app, measure=measurer.run)

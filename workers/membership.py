@@ -26,7 +26,8 @@ class Joined:
     worker_id: str
     target: dict[str, Any]
     queues: tuple[str, ...]
-    broker_url: str
+    #: None where the API leaves it to the worker's own setting.
+    broker_url: str | None
     heartbeat_secs: float
 
     @classmethod
@@ -35,7 +36,7 @@ class Joined:
             worker_id=str(obj["worker_id"]),
             target=dict(obj["target"]),
             queues=tuple(obj["queues"]),
-            broker_url=str(obj["broker_url"]),
+            broker_url=obj["broker_url"],
             heartbeat_secs=float(obj.get("heartbeat_secs", 2.0)),
         )
 

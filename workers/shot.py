@@ -3,6 +3,7 @@
 It turns every way a child can end into an outcome. What to shoot, and when, is measure.py's.
 """
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,20 @@ from workers.messages import MeasurePolicy
 from workers.timing import cut_off
 
 _MAX_ERROR_CHARS = 4000
+_MAX_REPEATS = 10_000
+_STAGES = ("replay", "build", "load", "check", "measure")
+#: What a child may say of itself; the rest is read from how it ended.
+_CHILD_OUTCOMES = {
+    str(outcome): outcome
+    for outcome in (
+        Outcome.OK,
+        Outcome.CUT_OFF,
+        Outcome.REJECTED,
+        Outcome.BUILD_ERROR,
+        Outcome.RUN_ERROR,
+        Outcome.WRONG_OUTPUT,
+    )
+}
 _FILE_BYTES = 256 << 20
 #: Of a child's processor time beyond its two time limits, before the kernel ends it.
 _CPU_SLACK_SECS = 30.0
@@ -75,7 +90,7 @@ class Shot:
             self.result = _failed(Outcome.BUILD_ERROR, _death("the build", error))
         else:
             if "outcome" in answer:
-                self.result = _result(answer)
+                self.result = read_answer(answer)
         self._built_at = time.monotonic()
         if self.result is not None:
             self.close()
@@ -103,7 +118,7 @@ class Shot:
         except ChannelError as error:
             self.result = _failed(Outcome.RUN_ERROR, str(error))
         else:
-            result = _result(answer)
+            result = read_answer(answer)
             stages = {**result.stage_secs, "wait": waited_secs}
             self.result = ShotResult(
                 outcome=result.outcome, run_secs=result.run_secs, error=result.error, stage_secs=stages
@@ -144,15 +159,22 @@ def _death(what: str, error: ChildDied | ChannelError) -> str:
     return f"{what} died: {error}{said}"
 
 
-def _result(answer: Mapping[str, Any]) -> ShotResult:
+def read_answer(answer: Mapping[str, Any]) -> ShotResult:
     """A child's final answer. The child is not trusted: what does not read is a run error."""
     try:
-        secs = answer.get("run_secs")
+        secs, stages = answer["run_secs"], answer["stage_secs"]
         return ShotResult(
-            outcome=Outcome(answer["outcome"]),
-            run_secs=None if secs is None else tuple(float(number) for number in secs)[:10_000],
-            error=None if answer.get("error") is None else str(answer["error"])[:_MAX_ERROR_CHARS],
-            stage_secs={str(name): float(value) for name, value in answer.get("stage_secs", {}).items()},
+            outcome=_CHILD_OUTCOMES[answer["outcome"]],
+            run_secs=None if secs is None else tuple(_secs(number) for number in secs)[:_MAX_REPEATS],
+            error=None if answer["error"] is None else str(answer["error"])[:_MAX_ERROR_CHARS],
+            stage_secs={name: _secs(stages[name]) for name in _STAGES if name in stages},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         return _failed(Outcome.RUN_ERROR, f"the child's answer does not read: {error}")
+
+
+def _secs(value: Any) -> float:
+    secs = float(value)
+    if not math.isfinite(secs) or secs < 0.0:
+        raise ValueError(f"{value!r} is no duration")
+    return secs

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from db.states import Outcome
 from tests.workers.conftest import EMPTY_TRACE
 from workers.device import find_device
 from workers.errors import DeviceError
@@ -16,6 +17,7 @@ from workers.messages import MeasurePolicy
 from workers.reference import ReferenceCache
 from workers.reference_files import read_reference
 from workers.settings import WorkerSettings
+from workers.shot import read_answer
 from workers.timing import cut_off, relative_error, repeats
 
 
@@ -206,3 +208,23 @@ def test_without_a_best_there_is_no_cut_off():
     limit = cut_off(MeasurePolicy(cut_off_ratio=6.0), 1e-2)
     assert limit.limit_secs == limit.alarm_secs == pytest.approx(0.06)
     assert cut_off(MeasurePolicy(), 1e-6).alarm_secs == 20e-3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"outcome": "worker_lost"},
+        {"outcome": None},
+        {"run_secs": [float("nan")]},
+        {"run_secs": [-1.0]},
+        {"run_secs": 3},
+        {"stage_secs": {"build": "long"}},
+        {"stage_secs": None},
+    ],
+)
+def test_a_childs_answer_is_not_believed_blindly(change):
+    answer = {"outcome": "ok", "run_secs": [1.0], "error": None, "stage_secs": {"build": 1.0, "own": 2.0}}
+    assert read_answer(answer).stage_secs == {"build": 1.0}
+    result = read_answer({**answer, **change})
+    assert (result.outcome, result.run_secs) == (Outcome.RUN_ERROR, None)
+    assert "does not read" in result.error
