@@ -116,7 +116,7 @@ def cpu_model() -> str:
 
 
 def _open_lock(path: Path) -> int:
-    """Of any user's file: a lock needs no right to write, and the directory is as open as /tmp."""
+    """Of any user's file: a lock needs no right to write, and its directory is open to all."""
     try:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
