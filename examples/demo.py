@@ -26,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="demo", description="Tunes mm_relu on this machine, end to end.")
     parser.add_argument("--max-trials", type=int, default=96)
     arguments = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, _interrupt)
     started = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="tilefarm-demo-") as home:
