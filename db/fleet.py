@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db.clock import secs_since, utc_now
-from db.states import DesiredState, WorkerState
+from db.states import WorkerState
 from db.tables import WorkerRow
 
 #: A worker that was silent for so long holds nothing that anybody waits for.
@@ -63,6 +63,6 @@ def _worker(
         id=worker_id,
         target_id=target_id,
         alive=alive,
-        accepts=alive and state == WorkerState.RUNNING and desired_state == DesiredState.RUNNING,
+        accepts=alive and state == WorkerState.RUNNING and desired_state == WorkerState.RUNNING,
         holding=frozenset((pair[0], pair[1]) for pair in map(tuple, holding)),
     )

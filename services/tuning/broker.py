@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from services.tuning.errors import BrokerError
 from services.tuning.record import Result, read_result, record
-from workers.app import results_queue
+from workers.app import make_app, results_queue
 from workers.messages import MeasureChunk, MessageError
 from workers.queues import MEASURE_STEP, measure_queue
 
@@ -29,6 +29,21 @@ _DRAIN_SECS = 0.5
 _BATCH = 64
 _RETRY_SECS = 0.5
 _RETRY_MAX_SECS = 5.0
+
+
+def make_sending_app(broker_url: str, *, timeout_secs: float) -> Celery:
+    """A Celery app whose connections give up soon; kombu's own default is to try for ever."""
+    app = make_app(broker_url)
+    app.conf.broker_connection_timeout = timeout_secs
+    app.conf.broker_transport_options = app.conf.broker_transport_options | {
+        "socket_connect_timeout": timeout_secs,
+        "socket_timeout": timeout_secs + _DRAIN_SECS,
+        "max_retries": 1,
+        "interval_start": 0.0,
+        "interval_step": 0.1,
+        "interval_max": 0.1,
+    }
+    return app
 
 
 def send_chunk(app: Celery, chunk: MeasureChunk, *, target_key: str) -> None:
@@ -68,6 +83,8 @@ class ResultsConsumer(threading.Thread):
                 with self._app.connection_for_read() as connection:
                     self._consume(connection)
                 pause_secs = _RETRY_SECS
+            except BrokerError:
+                return
             except BROKER_ERRORS as error:
                 _log.warning("broker_away", reason=str(error), retry_secs=pause_secs)
                 self._stopping.wait(pause_secs)

@@ -19,13 +19,12 @@ from sandbox.child import Child
 from sandbox.errors import SandboxError
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
-from services.tuning.broker import ResultsConsumer, send_chunk
+from services.tuning.broker import ResultsConsumer, make_sending_app, send_chunk
 from services.tuning.leases import Leases
 from services.tuning.loop import Tuner
 from services.tuning.revisions import Revisions
 from services.tuning.search_host import SearchHost
 from services.tuning.settings import TunerSettings
-from workers.app import make_app
 from workers.messages import MeasureChunk
 
 _log = structlog.get_logger(__name__)
@@ -54,7 +53,7 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
     """The service without its signals: runs until `stopping`; `wake` cuts a pause short."""
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"[:120]
     engine = connect(settings.database_url)
-    app = make_app(settings.broker_url)
+    app = make_sending_app(settings.broker_url, timeout_secs=settings.broker_timeout_secs)
     revisions = Revisions(secs=settings.revision_secs)
 
     def changed(job_ids: Collection[str]) -> None:

@@ -46,6 +46,8 @@ class TunerSettings(BaseSettings):
     chunk_secs: float = Field(default=2.0, gt=0)
     #: Chunks outstanding for each live device of a target.
     chunks_per_device: int = Field(default=2, gt=0)
+    #: How long a connection to the broker may take, and an answer of it.
+    broker_timeout_secs: float = Field(default=3.0, gt=0)
     #: Pause of dispatching after the broker could not be reached.
     broker_retry_secs: float = Field(default=1.0, gt=0)
 
