@@ -1,0 +1,109 @@
+"""Workers: join, heartbeat as control channel, ages by database time, drain."""
+
+from sqlalchemy import update
+
+from db.clock import utc_now
+from db.session import transaction
+from db.tables import WorkerRow
+from tests.api.conftest import TARGET, problem
+from tests.api.rows import add_trials, set_job
+from workers.queues import measure_queue
+
+
+def beat(api, worker_id, holding=()):
+    body = {"holding": [list(held) for held in holding], "stage_secs": {"build": 1.0}}
+    return api("POST", f"/v1/workers/{worker_id}:heartbeat", as_="worker", json=body)
+
+
+def age(engine, secs) -> None:
+    with transaction(engine) as session:
+        session.execute(update(WorkerRow).values(heartbeat_at=utc_now(offset_secs=-secs)))
+
+
+def health(api) -> list[str]:
+    return [worker["health"] for worker in api("GET", "/v1/workers").json()["workers"]]
+
+
+def test_a_worker_joins_with_its_target_and_profiles(api):
+    joined = api.join(facts={"cpu": "test"}).json()
+    assert joined["target"] == TARGET
+    assert joined["queues"] == [measure_queue(joined["target_key"])]
+    assert joined["heartbeat_secs"] == 2.0
+    (worker,) = api("GET", "/v1/workers").json()["workers"]
+    assert (worker["id"], worker["health"], worker["facts"]) == (
+        joined["worker_id"],
+        "alive",
+        {"cpu": "test"},
+    )
+    assert api("GET", "/v1/targets/local").json()["workers_alive"] == 1
+    assert "no_worker" not in [w["code"] for w in api.submit(target="local").json()["warnings"]]
+
+
+def test_a_join_under_the_same_name_replaces_the_predecessor(api):
+    first, second = api.join().json()["worker_id"], api.join().json()["worker_id"]
+    assert [worker["id"] for worker in api("GET", "/v1/workers").json()["workers"]] == [second]
+    everyone = api("GET", "/v1/workers?include_left=true").json()["workers"]
+    assert {worker["id"]: worker["health"] for worker in everyone} == {first: "left", second: "alive"}
+    assert problem(beat(api, first), 404)["code"] == "worker_not_found"
+
+
+def test_a_silent_worker_is_stale_then_dead_by_database_time(api, engine):
+    worker_id = api.join().json()["worker_id"]
+    assert health(api) == ["alive"]
+    age(engine, 7)
+    assert health(api) == ["stale"]
+    age(engine, 31)
+    assert health(api) == ["dead"]
+    assert api("GET", "/v1/targets/local").json()["workers_alive"] == 0
+    assert beat(api, worker_id).json() == {"drop": [], "drain": False}
+    assert health(api) == ["alive"]
+
+
+def test_a_heartbeat_drops_what_is_no_longer_wanted(api, engine):
+    worker_id = api.join().json()["worker_id"]
+    jobs = {name: api.submit(seed=seed).json()["id"] for seed, name in enumerate(("runs", "stops", "pauses"))}
+    trials = {
+        name: add_trials(engine, job_id, state="dispatched", attempt=1)[0] for name, job_id in jobs.items()
+    }
+    (done,) = add_trials(engine, jobs["runs"], outcome="ok", attempt=1)
+    set_job(engine, jobs["stops"], desired_state="cancelled")
+    set_job(engine, jobs["pauses"], desired_state="paused")
+    held = [(trials["runs"], 1), (trials["stops"], 1), (trials["pauses"], 1), (done, 1)]
+    drop = beat(api, worker_id, held).json()["drop"]
+    assert drop == [[trials["stops"], 1], [trials["pauses"], 1], [done, 1]]
+    assert beat(api, worker_id, [(trials["runs"], 2), (10**9, 1)]).json()["drop"] == [
+        [trials["runs"], 2],
+        [10**9, 1],
+    ]
+
+
+def test_drain_reaches_the_worker_with_its_next_heartbeat(api):
+    worker_id = api.join().json()["worker_id"]
+    assert problem(api("POST", f"/v1/workers/{worker_id}:drain"), 403)["code"] == "missing_scope"
+    assert api("POST", f"/v1/workers/{worker_id}:drain", as_="root").json()["desired_state"] == "draining"
+    assert beat(api, worker_id).json()["drain"] is True
+    assert api("GET", f"/v1/workers/{worker_id}").json()["state"] == "draining"
+    assert api("POST", f"/v1/workers/{worker_id}:resume", as_="root").json()["desired_state"] == "running"
+    assert beat(api, worker_id).json()["drain"] is False
+
+
+def test_a_worker_leaves_once(api):
+    worker_id = api.join().json()["worker_id"]
+    assert api("POST", f"/v1/workers/{worker_id}:leave", as_="worker").status_code == 204
+    assert problem(api("POST", f"/v1/workers/{worker_id}:leave", as_="worker"), 404)
+    assert api("GET", "/v1/workers").json()["workers"] == []
+
+
+def test_a_worker_with_a_mislabelled_target_or_profile_is_refused(api):
+    assert problem(api.join(target={**TARGET, "mcpu": "znver99"}), 422)["code"] == "unknown_mcpu"
+    assert problem(api.join(target={**TARGET, "libs": ["x"]}), 422)["code"] == "bad_target_option"
+    assert problem(api.join(profiles=["Not A Name"]), 422)["code"] == "bad_profile"
+    assert problem(api.join(cores=0), 422)
+    assert problem(api.join(as_="alice"), 403)["code"] == "missing_scope"
+
+
+def test_a_heartbeat_holds_pairs_of_integers(api):
+    worker_id = api.join().json()["worker_id"]
+    for holding in ([[1]], [[1, 2, 3]], [["1", 1]], [[2**63, 1]], [[-1, 1]], 3):
+        response = api("POST", f"/v1/workers/{worker_id}:heartbeat", as_="worker", json={"holding": holding})
+        assert problem(response, 422)
