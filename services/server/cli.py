@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from services.server import logs
+
 DEFAULT_PORT = 8765
 
 
@@ -80,6 +82,7 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _api(_arguments: argparse.Namespace) -> int:
+    logs.configure()
     import uvicorn
 
     from services.api.app import create_app
@@ -98,6 +101,7 @@ def _api(_arguments: argparse.Namespace) -> int:
 
 
 def _tuner(_arguments: argparse.Namespace) -> int:
+    logs.configure()
     from services.tuning.main import run
     from services.tuning.settings import TunerSettings
 
@@ -106,6 +110,7 @@ def _tuner(_arguments: argparse.Namespace) -> int:
 
 
 def _worker(arguments: argparse.Namespace) -> int:
+    logs.configure()
     from workers.errors import WorkerError
     from workers.main import run
     from workers.settings import WorkerSettings

@@ -20,7 +20,7 @@ from pathlib import Path
 import httpx
 
 from db.migrate import upgrade
-from services.server import tokens, valkey
+from services.server import logs, tokens, valkey
 from services.server.supervisor import Part, Supervisor
 
 #: The profile under which the local worker's target is found on any machine.
@@ -96,7 +96,8 @@ def choose_address(host: str, port: int) -> Address:
 
 def run(home: Home, *, host: str, port: int, ready_json: bool) -> int:
     """Run until SIGINT or SIGTERM; returns the exit code."""
-    with home.owned(), _socket_dir() as sockets:
+    with home.owned(), _socket_dir() as sockets, (home.logs / "up.log").open("a", buffering=1) as log:
+        logs.configure(log)
         address = choose_address(host, port)
         upgrade(home.database_url)
         user_token = tokens.ensure_file(home.database_url, home.token_file, name="local")
@@ -175,11 +176,11 @@ async def _announce(home: Home, address: Address, *, ready_json: bool) -> None:
             "url": address.url,
             "token_file": str(home.token_file),
             "profile": LOCAL_PROFILE,
-            "target": profile["canonical"],
+            "target": profile["target"],
         }
         print(json.dumps(ready), flush=True)
         return
-    target = ", ".join(f"{key}={value}" for key, value in profile["canonical"].items())
+    target = ", ".join(f"{key}={value}" for key, value in profile["target"].items())
     print(f"tilefarm is up    {address.url}   (API reference: {address.url}/docs)")
     print(f"target profile    {LOCAL_PROFILE}   ({target})")
     print(f"token             {home.token_file}   (the client and the CLI find it by themselves)")

@@ -106,7 +106,7 @@ def _wait_until_served(url: str, token: str) -> dict[str, object]:
                 f"{url}/v1/targets/local", headers={"Authorization": f"Bearer {token}"}, timeout=5
             )
             if answer.is_success and answer.json()["workers_alive"] > 0:
-                canonical: dict[str, object] = answer.json()["canonical"]
+                canonical: dict[str, object] = answer.json()["target"]
                 return canonical
         time.sleep(0.2)
     raise AssertionError("the farm did not come up")
