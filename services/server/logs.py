@@ -1,0 +1,21 @@
+"""Logs of every role: JSON lines, a static event with identifiers as fields."""
+
+import logging
+from typing import TextIO
+
+import structlog
+
+
+def configure(stream: TextIO | None = None) -> None:
+    """Render every structlog event as one line of JSON on `stream` (standard output by default)."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        cache_logger_on_first_use=True,
+    )
