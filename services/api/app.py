@@ -26,10 +26,7 @@ from services.api.settings import ApiSettings
 def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> FastAPI:
     """The application; `spawning` is the fork server of a test."""
     logs.configure()
-    engine = connect(settings.database_url)
     fork_server = ForkServer(PRELOAD, work_dir=settings.work_dir) if spawning is None else None
-    server = fork_server if spawning is None else spawning
-    assert server is not None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -37,7 +34,7 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
         await app.state.events.close()
         if fork_server is not None:
             fork_server.close()
-        engine.dispose()
+        app.state.engine.dispose()
 
     app = FastAPI(
         title="tilefarm",
@@ -48,11 +45,7 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
         openapi_url="/v1/openapi.json",
         redoc_url=None,
     )
-    app.state.settings = settings
-    app.state.engine = engine
-    app.state.intake = Intake(server, settings)
-    app.state.events = EventPoller(engine, settings)
-    app.state.registry = metrics.registry(engine, settings)
+    attach(app, settings, spawning or fork_server)
     errors.install(app)
     app.add_exception_handler(OperationalError, _on_database)
     app.add_exception_handler(InterfaceError, _on_database)
@@ -61,6 +54,17 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
     for routes in (jobs, tasks, records, lookup, workers, health):
         app.include_router(routes.router)
     return app
+
+
+def attach(app: FastAPI, settings: ApiSettings, spawning: Spawning | None) -> None:
+    """Give the app what its handlers share, all of it made for one database."""
+    assert spawning is not None
+    engine = connect(settings.database_url)
+    app.state.settings = settings
+    app.state.engine = engine
+    app.state.intake = Intake(spawning, settings)
+    app.state.events = EventPoller(engine, settings)
+    app.state.registry = metrics.registry(engine, settings)
 
 
 def _on_database(_request: Request, _error: Exception) -> JSONResponse:

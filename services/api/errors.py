@@ -111,9 +111,10 @@ class UnavailableError(ApiError):
         super().__init__(code, detail, headers={"Retry-After": "5"})
 
 
+_CONTENT = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 #: Declared for every route in the OpenAPI document.
 RESPONSES: dict[int | str, dict[str, Any]] = {
-    cls.status: {"description": cls.title, "content": {MEDIA_TYPE: {}}, "model": Problem}
+    cls.status: {"description": cls.title, "content": _CONTENT}
     for cls in (
         *(BadRequestError, UnauthenticatedError, ForbiddenError, NotFoundError, ConflictError),
         *(TooLargeError, UnsupportedError, InvalidError, ApiError, UnavailableError),
@@ -140,6 +141,22 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(Exception, _on_bug)
+    _declare(app)
+
+
+def _declare(app: FastAPI) -> None:
+    """Add Problem to the schemas of the OpenAPI document: the responses refer to it."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = generate()
+        schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        components = document.setdefault("components", {}).setdefault("schemas", {})
+        components.update(schema.pop("$defs"))
+        components["Problem"] = schema
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
 
 
 def _on_api_error(_request: Request, error: Exception) -> JSONResponse:
@@ -178,7 +195,7 @@ class _MethodNotAllowedError(ApiError):
     status, title = 405, "Method not allowed"
 
 
-RESPONSES[405] = {"description": _MethodNotAllowedError.title, "content": {MEDIA_TYPE: {}}, "model": Problem}
+RESPONSES[405] = {"description": _MethodNotAllowedError.title, "content": _CONTENT}
 
 
 def _on_bug(request: Request, error: Exception) -> JSONResponse:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from sqlalchemy import Engine
 
 from checks.target import canonical, key
@@ -16,7 +17,7 @@ from db.session import transaction
 from db.targets import store_target
 from db.tokens import SCOPES, create_token
 from sandbox.fork_server import ForkServer
-from services.api.app import create_app
+from services.api.app import attach, create_app
 from services.api.intake import PRELOAD
 from services.api.settings import ApiSettings
 from tests.checks import modules
@@ -35,9 +36,29 @@ def settings(database_url) -> ApiSettings:
     return ApiSettings(database_url=database_url, events_poll_secs=0.02, events_heartbeat_secs=0.2)
 
 
+@pytest.fixture(scope="session")
+def service(fork_server) -> Iterator[tuple[FastAPI, str]]:
+    """The app behind a real server on a free loopback port; each test attaches it to its own database."""
+    app = create_app(ApiSettings(database_url="sqlite://"), spawning=fork_server)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.002)
+        yield app, f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
 @pytest.fixture
-def app(settings, fork_server):
-    return create_app(settings, spawning=fork_server)
+def app(service, settings, fork_server) -> Iterator[FastAPI]:
+    app, _ = service
+    app.state.engine.dispose()
+    attach(app, settings, fork_server)
+    yield app
+    app.state.engine.dispose()
 
 
 @pytest.fixture
@@ -57,24 +78,9 @@ def tokens(engine: Engine) -> dict[str, str]:
 
 
 @pytest.fixture
-def base_url(app) -> Iterator[str]:
-    """The app behind a real server on a free loopback port."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.002)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
-
-
-@pytest.fixture
-def api(base_url, tokens) -> Iterator["Caller"]:
+def api(service, app, tokens) -> Iterator["Caller"]:
     """Calls as alice, unless told otherwise."""
-    with httpx.Client(base_url=base_url, timeout=60) as client:
+    with httpx.Client(base_url=service[1], timeout=60) as client:
         yield Caller(client, tokens)
 
 

@@ -79,9 +79,7 @@ def list_targets(token: AnyToken, engine: EngineDep, settings: SettingsDep) -> P
 
 
 @router.get("/targets/{name}")
-def show_target(
-    name: ProfileName, token: AnyToken, engine: EngineDep, settings: SettingsDep
-) -> ProfileView:
+def show_target(name: ProfileName, token: AnyToken, engine: EngineDep, settings: SettingsDep) -> ProfileView:
     """The exact target of a profile."""
     del token
     for profile in _profiles(engine, settings):
