@@ -10,6 +10,7 @@ from tvm.s_tir.meta_schedule.tune_context import TuneContext
 
 from checks.trace import MAX_INSTRUCTIONS, TraceError, check_trace
 from tests.checks import modules
+from tuner.tvm_light import load_tvm
 
 
 def plain(value):
@@ -20,6 +21,7 @@ def plain(value):
 
 
 def space_of(name) -> list:
+    load_tvm()  # without the intrinsics of other targets, which take ten seconds to parse
     context = TuneContext(
         mod=modules.module(name),
         target=tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}),
