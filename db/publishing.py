@@ -14,6 +14,7 @@ from db.searches import Search
 from db.states import Outcome, Purpose, RecordState, TrialState
 from db.tables import RecordRow, TrialRow, WorkloadRow
 
+_MEASURED_FIRST = (Purpose.SEARCH, Purpose.BASELINE)
 _CURRENT = (RecordState.PUBLISHED, RecordState.VERIFIED)
 
 
@@ -29,7 +30,7 @@ class Incumbent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A search trial that measured OK."""
+    """A search trial, or the baseline, that measured OK."""
 
     trial_id: int
     task_id: int
@@ -37,6 +38,8 @@ class Contender:
     program_hash: str | None
     latency_secs: float
     device_class: str
+    #: It is the untuned module.
+    baseline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,7 @@ def incumbent(session: Session, search: Search) -> Incumbent | None:
 
 
 def contenders(session: Session, search_id: int, *, limit: int) -> list[Contender]:
-    """The fastest OK search trials, best first."""
+    """The fastest OK search trials, best first, the baseline among them."""
     statement = (
         select(
             TrialRow.id.label("trial_id"),
@@ -94,11 +97,12 @@ def contenders(session: Session, search_id: int, *, limit: int) -> list[Contende
             TrialRow.program_hash,
             TrialRow.latency_secs,
             TrialRow.device_class,
+            TrialRow.purpose,
         )
         .where(
             TrialRow.search_id == search_id,
             TrialRow.state == TrialState.DONE,
-            TrialRow.purpose == Purpose.SEARCH,
+            TrialRow.purpose.in_(_MEASURED_FIRST),
             TrialRow.outcome == Outcome.OK,
             TrialRow.latency_secs.is_not(None),
         )
@@ -113,6 +117,7 @@ def contenders(session: Session, search_id: int, *, limit: int) -> list[Contende
             program_hash=row.program_hash,
             latency_secs=float(row.latency_secs or 0.0),
             device_class=row.device_class or "",
+            baseline=row.purpose == Purpose.BASELINE,
         )
         for row in session.execute(statement)
     ]
@@ -148,7 +153,7 @@ def publish(session: Session, search: Search, *, confirm_trial_id: int) -> int:
     ).one()
     found = select(TrialRow.id).where(
         TrialRow.search_id == search.id,
-        TrialRow.purpose == Purpose.SEARCH,
+        TrialRow.purpose.in_(_MEASURED_FIRST),
         TrialRow.trace_hash == confirm.trace_hash,
     )
     run_secs = list(confirm.run_secs or ())

@@ -16,6 +16,9 @@ from workers.messages import MeasurePolicy
 
 #: Below this the evaluator inside TVM counts, whose calls cost nothing; above it Python's clock does as well.
 _SHORT_CALL_SECS = 1e-3
+#: Nothing is cut off below this: to start the threads of a kernel of a microsecond takes thirty times as
+#: long, and measuring it in full costs nothing.
+_LEAST_CUT_OFF_SECS = 2e-4
 #: The first call of a kernel pays page faults, cold caches and other processes' time slices: the alarm never
 #: rings earlier than this.
 _LEAST_ALARM_SECS = 20e-3
@@ -39,9 +42,10 @@ class CutOff:
 
 
 def cut_off(policy: MeasurePolicy, best_latency_secs: float | None) -> CutOff | None:
+    """None while nothing is known of the search."""
     if best_latency_secs is None:
         return None
-    return CutOff(limit_secs=policy.cut_off_ratio * best_latency_secs)
+    return CutOff(limit_secs=max(policy.cut_off_ratio * best_latency_secs, _LEAST_CUT_OFF_SECS))
 
 
 def timed_call(call: Callable[[], None], limit: CutOff | None) -> float:

@@ -1,7 +1,8 @@
 """What becomes a record: a pure decision on a search's best trials, its confirmations and the incumbent.
 
 A record is published only after a second measurement, and replaces another only when it beat that one
-interleaved on one device. Nothing here reads or writes rows.
+interleaved on one device. Where no candidate beats the untuned module, that one is the record: the empty
+trace. Nothing here reads or writes rows.
 """
 
 import math
@@ -22,9 +23,18 @@ class Evidence:
     """All that the decision looks at."""
 
     incumbent: Incumbent | None
-    #: OK search trials, best first.
+    #: OK search trials, best first, and the baseline among them.
     contenders: Sequence[Contender]
     confirmations: Sequence[Confirmation]
+
+    @property
+    def any_candidate(self) -> bool:
+        """Something that was searched measured OK: the baseline alone makes no record."""
+        return any(not contender.baseline for contender in self.contenders)
+
+    @property
+    def untuned_secs(self) -> float:
+        return min((own.latency_secs for own in self.contenders if own.baseline), default=math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +60,8 @@ def decide(evidence: Evidence, settings: TunerSettings, *, ending: bool, round_:
         return Decision(publish=winner)
     if any(confirmation.state in _WAITING for confirmation in evidence.confirmations):
         return Decision(waiting=True)
+    if not evidence.any_candidate:
+        return Decision()
     if ending:
         return Decision(confirm=_last_contenders(evidence, settings.confirm_count))
     return Decision(confirm=_clear_gain(evidence, settings.confirm_early_ratio, round_))
@@ -92,11 +104,13 @@ def _last_contenders(evidence: Evidence, count: int) -> list[Contender]:
 
 
 def _clear_gain(evidence: Evidence, ratio: float, round_: int) -> list[Contender]:
-    """The best unconfirmed contender, if it is clearly faster than what stands; once a round."""
+    """The best unconfirmed contender, if clearly faster than what stands or the untuned; one a round."""
     if any(confirmation.round == round_ for confirmation in evidence.confirmations):
         return []
     confirmed = {confirmation.trace_hash for confirmation in evidence.confirmations}
-    ceiling = math.inf if evidence.incumbent is None else ratio * evidence.incumbent.latency_secs
+    ceiling = evidence.untuned_secs
+    if evidence.incumbent is not None:
+        ceiling = min(ceiling, ratio * evidence.incumbent.latency_secs)
     for contender in _faster_programs(evidence):
         if contender.trace_hash not in confirmed:
             return [contender] if contender.latency_secs < ceiling else []

@@ -115,7 +115,8 @@ def _confirm(session: Session, settling: Settling, contenders: Sequence[Contende
 def _end_tasks(session: Session, settling: Settling) -> None:
     now = {task.id: task for task in progress.open_tasks(session, [settling.search.id])}
     incumbent = publishing.incumbent(session, settling.search)
-    any_ok = bool(publishing.contenders(session, settling.search.id, limit=1))
+    measured = publishing.contenders(session, settling.search.id, limit=2)
+    any_ok = any(not contender.baseline for contender in measured)
     for task_id in settling.ending:
         task = now.get(task_id)
         # A budget may have been raised, or the job paused, since the tick looked.

@@ -26,4 +26,4 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def tuned_mm_relu(service: Service) -> dict[str, Any]:
     """A finished job on the classroom's mm_relu."""
-    return service.wait_job(service.submit(body("mm_relu", max_trials=32))["id"])
+    return service.wait_job(service.submit(body("mm_relu", max_trials=48))["id"])

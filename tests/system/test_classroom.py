@@ -7,7 +7,7 @@ import pytest
 from tests.system.modules import body
 from tests.system.service import Service, accounted
 
-_CASES = {"mm": 16, "mm_relu": 16, "bmm_relu": 12, "add": 8, "conv2d": 12, "linear0": 12}
+_CASES = {"mm": 16, "mm_relu": 16, "bmm_relu": 12, "broadcast_add": 8, "conv2d": 12, "linear0": 12}
 
 
 @pytest.fixture(scope="module")

@@ -140,3 +140,23 @@ def test_during_a_job_only_a_clear_gain_is_confirmed_and_once_a_round() -> None:
     assert decided(contender("a", 9.0), contender("b", 9.1), confirmations=[lost], **early).settled
     later = decided(contender("a", 9.0), contender("b", 9.1), confirmations=[lost], round_=2, **early)
     assert names(later) == ["b"]
+
+
+UNTUNED = contender("[]", 2.0, baseline=True)
+
+
+def test_the_untuned_module_is_confirmed_where_no_candidate_beats_it() -> None:
+    slower = contender("a", 31.0)
+    assert names(decided(UNTUNED, slower)) == ["[]", "a"]
+    won = decided(UNTUNED, slower, confirmations=[confirmation("[]", 2.0), confirmation("a", 31.0)])
+    assert won.publish is not None
+    assert won.publish.trace_hash == "[]"
+
+
+def test_the_untuned_module_alone_makes_no_record() -> None:
+    assert decided(UNTUNED).settled
+
+
+def test_nothing_slower_than_the_untuned_module_is_published_early() -> None:
+    assert decided(UNTUNED, contender("a", 31.0), ending=False).settled
+    assert names(decided(contender("a", 1.0), UNTUNED, ending=False)) == ["a"]
