@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
@@ -28,6 +29,8 @@ from services.tuning.errors import FarmError, SearchChildError
 from services.tuning.settings import TunerSettings
 from tuner.search.strategy import Candidate
 
+_log = structlog.get_logger(__name__)
+
 #: Rounds that a search may run before its child can be closed in favour of another search.
 _ROUNDS_PER_TURN = 2
 _SHUT_DOWN_POLL_SECS = 0.02
@@ -35,6 +38,8 @@ _SHUT_DOWN_POLL_SECS = 0.02
 
 class SearchChild(Protocol):
     """What is used of sandbox.child.Child; tests put a scripted one in its place."""
+
+    pid: int
 
     def send(self, obj: Mapping[str, Any], *blobs: bytes) -> None: ...
 
@@ -189,6 +194,7 @@ class SearchHost:
         results = [_result(trial, traces.get(trial.id)) for trial in known if trial.id not in live.told]
         if live.child is None:
             live.child = self._spawn()
+            _log.info("search_child_started", search_id=search.id, pid=live.child.pid)
             self._request(live, self._opening(search, results, unseen), self._settings.open_timeout_secs)
         elif results:
             self._request(live, {"op": "update", "results": results}, self._settings.suggest_timeout_secs)

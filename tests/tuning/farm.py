@@ -30,6 +30,8 @@ WORKER = "worker-1"
 class ScriptedChild:
     """A search over the programs 0, 1, 2, … `space`; it never suggests what it knows."""
 
+    pid = 0
+
     def __init__(self, *, space: int = 1000, dies: bool = False) -> None:
         self._space = space
         self._dies = dies
