@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import tilefarm
-from examples.embedded import DemoError, Embedded, embedded_service, logs_tail
+from services.server.launch import Launched, LaunchError, launch, logs_tail
 from tilefarm.progress import ProgressLine, latency_text
 
 _JOB = Path(__file__).parent / "mm_relu.job.json"
 _JOB_SECS = 600.0
+
+
+class DemoError(RuntimeError):
+    """The demonstration cannot go on, and says why."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; everything is ended", file=sys.stderr)
         return 130
-    except (DemoError, tilefarm.TilefarmError) as error:
+    except (DemoError, LaunchError, tilefarm.TilefarmError) as error:
         print(f"\nthe demo failed: {error}", file=sys.stderr)
         return 1
     print(f"\neverything is ended, after {time.monotonic() - started:.0f} s")
@@ -44,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _demonstrate(data_dir: Path, *, max_trials: int) -> None:
     print("starting API, tuner service, worker and Valkey on this machine ...", flush=True)
-    with embedded_service(data_dir) as service:
+    with launch(data_dir) as service:
         words = " ".join(f"{name}={value}" for name, value in service.target.items())
         print(f"{service.url} is up; target profile {service.profile!r} is {words}")
         try:
@@ -56,7 +60,7 @@ def _demonstrate(data_dir: Path, *, max_trials: int) -> None:
     _print_table(_compare(modules, target))
 
 
-def _tune(service: Embedded, *, max_trials: int) -> None:
+def _tune(service: Launched, *, max_trials: int) -> None:
     body = {**json.loads(_JOB.read_text(encoding="utf-8")), "max_trials": max_trials}
     with tilefarm.Client(service.url, service.token) as client:
         job = client.submit_body(body)
@@ -70,7 +74,7 @@ def _tune(service: Embedded, *, max_trials: int) -> None:
         job.require_success()
 
 
-def _compile(service: Embedded) -> tuple[dict[str, Any], Any]:
+def _compile(service: Launched) -> tuple[dict[str, Any], Any]:
     """What a compiler does that knows nothing of the service: one `connect`, and stock `compile_tir`."""
     from tvm.s_tir.meta_schedule.tir_integration import compile_tir
 

@@ -4,8 +4,11 @@ It is the `--ready-json` side of `tilefarm-server up`; it knows nothing of what 
 """
 
 import json
+import os
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,11 +17,13 @@ from typing import Any
 
 from services.server.deathsig import DIE_WITH_PARENT
 
+_READY_SECS = 120.0
 _END_SECS = 60.0
+_SAID_CHARS = 3000
 
 
 class LaunchError(RuntimeError):
-    """The embedded service did not come up; its own words."""
+    """The embedded service did not come up, or did not end by itself; its own words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,35 +33,28 @@ class Launched:
     process: subprocess.Popen[str]
     url: str
     token: str
-    #: Canonical target of the local worker, which serves it under the profile `local`.
+    #: Name under which the local worker serves this machine's CPU, and its canonical target.
+    profile: str
     target: dict[str, Any]
     data_dir: Path
 
 
 @contextmanager
-def launch(data_dir: Path, *, port: int = 0) -> Iterator[Launched]:
+def launch(data_dir: Path) -> Iterator[Launched]:
     """`tilefarm-server up` on `data_dir` and a free port; SIGTERM at the end, and waited for.
 
-    Its diagnostics go to `up.log` in the data directory. Raises LaunchError where it does not come up.
+    Its diagnostics go to `up.err` in the data directory. Raises LaunchError where it does not come up.
     """
-    data_dir.mkdir(parents=True, exist_ok=True)
-    log = data_dir / "up.log"
-    command = [sys.executable, "-m", "services.server.cli", "up", "--ready-json"]
-    with log.open("ab") as errors:
-        process = subprocess.Popen(
-            [*DIE_WITH_PARENT, *command, "--data-dir", str(data_dir), "--port", str(port)],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    said = data_dir / "up.err"
+    process = _start(data_dir, said)
     try:
-        ready = _ready_line(process, log)
+        ready = _ready(process, data_dir, said)
         yield Launched(
             process=process,
             url=ready["url"],
-            token=Path(ready["token_file"]).read_text().strip(),
+            token=Path(ready["token_file"]).read_text(encoding="utf-8").strip(),
+            profile=ready["profile"],
             target=ready["target"],
             data_dir=data_dir,
         )
@@ -64,15 +62,46 @@ def launch(data_dir: Path, *, port: int = 0) -> Iterator[Launched]:
         _end(process)
 
 
-def _ready_line(process: subprocess.Popen[str], log: Path) -> dict[str, Any]:
+def logs_tail(data_dir: Path, *, max_lines: int = 15) -> str:
+    """The last lines of every role's log."""
+    parts = []
+    for path in sorted((data_dir / "logs").glob("*.log")):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-max_lines:]
+        parts.append("\n".join([f"--- {path.name}", *lines]))
+    return "\n".join(parts)
+
+
+def _start(data_dir: Path, said: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "services.server.cli", "up", "--ready-json"]
+    # What the user's shell says of another service is not meant for this one.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TILEFARM_")}
+    with said.open("ab") as errors:
+        return subprocess.Popen(
+            [*DIE_WITH_PARENT, *command, "--data-dir", str(data_dir), "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            stdin=subprocess.DEVNULL,
+            env=env,
+            text=True,
+            # Ctrl-C reaches the program, which then ends the service; not both at once.
+            start_new_session=True,
+        )
+
+
+def _ready(process: subprocess.Popen[str], data_dir: Path, said: Path) -> dict[str, Any]:
+    """The line that tells a program where the service is."""
     assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        process.wait()
-        words = log.read_text(errors="replace")[-3000:]
-        raise LaunchError(f"tilefarm-server up ended with code {process.returncode}:\n{words}")
-    ready: dict[str, Any] = json.loads(line)
-    return ready
+    deadline = time.monotonic() + _READY_SECS
+    while (left_secs := deadline - time.monotonic()) > 0:
+        if not select.select([process.stdout], [], [], left_secs)[0]:
+            break
+        line = process.stdout.readline()
+        if not line:
+            break
+        if line.startswith("{") and (ready := json.loads(line)).get("event") == "ready":
+            return dict(ready)
+    words = said.read_text(encoding="utf-8", errors="replace")[-_SAID_CHARS:]
+    raise LaunchError(f"tilefarm-server up did not come up\n{words}\n{logs_tail(data_dir)}")
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -83,5 +112,7 @@ def _end(process: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    assert process.stdout is not None
-    process.stdout.close()
+        raise LaunchError("the service did not end by itself and was killed") from None
+    finally:
+        assert process.stdout is not None
+        process.stdout.close()

@@ -9,7 +9,7 @@ from tvm.target import Target
 
 from examples import compare, demo, make_jobs
 from examples.classroom import modules
-from examples.embedded import Embedded
+from services.server.launch import Launched, LaunchError
 from tests.client.conftest import TARGET
 from tilefarm import module
 
@@ -59,10 +59,10 @@ def test_the_table_has_latency_gflops_and_speedup(capsys: pytest.CaptureFixture[
 def test_the_demo_says_why_it_failed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(data_dir: Path) -> Embedded:
-        raise demo.DemoError(f"the service did not come up ({data_dir.name})")
+    def broken(data_dir: Path) -> Launched:
+        raise LaunchError(f"the service did not come up ({data_dir.name})")
 
-    monkeypatch.setattr(demo, "embedded_service", broken)
+    monkeypatch.setattr(demo, "launch", broken)
     monkeypatch.setattr(demo.signal, "signal", lambda *_: None)
     assert demo.main([]) == 1
     assert "the demo failed: the service did not come up (data)" in capsys.readouterr().err
