@@ -17,7 +17,7 @@ _RETRY_SECS = 1.0
 class SteadyConsumer(Consumer):
     def ensure_connected(self, conn: Any) -> Any:
         def report(error: Exception, retry_secs: float) -> None:
-            _log.warning("broker_away", error=str(error), retry_secs=retry_secs)
+            _log.warning("broker_away", reason=str(error), retry_secs=retry_secs)
 
         connected = conn.ensure_connection(
             report,

@@ -49,7 +49,7 @@ class Heartbeat:
             try:
                 self._beat()
             except (httpx.HTTPError, JoinRefused, KeyError, ValueError, TypeError) as error:
-                _log.warning("heartbeat_failed", kind=type(error).__name__, error=str(error))
+                _log.warning("heartbeat_failed", kind=type(error).__name__, reason=str(error))
 
     def _beat(self) -> None:
         orders = self._membership.heartbeat(holding=self._holding.held(), stage_secs=self._stage_secs())

@@ -123,7 +123,7 @@ def _measurer(
         try:
             publish_result(app, obj, timeout_secs=settings.publish_timeout_secs)
         except OperationalError as error:
-            _log.error("result_lost", trial_id=obj.trial_id, attempt=obj.attempt, error=str(error))
+            _log.error("result_lost", trial_id=obj.trial_id, attempt=obj.attempt, reason=str(error))
 
     return Measurer(
         server=server,

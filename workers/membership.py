@@ -74,7 +74,7 @@ class Membership:
             try:
                 return self._join()
             except (httpx.TransportError, httpx.HTTPStatusError) as error:
-                _log.warning("join_failed", url=str(self._client.base_url), error=str(error))
+                _log.warning("join_failed", url=str(self._client.base_url), reason=str(error))
             stopped.wait(_RETRY_SECS)
         return None
 
@@ -99,7 +99,7 @@ class Membership:
                 path = f"/v1/workers/{joined.worker_id}:leave"
                 self._client.post(path, json={}, timeout=_LEAVE_TIMEOUT_SECS)
         except httpx.HTTPError as error:
-            _log.warning("leave_failed", error=str(error))
+            _log.warning("leave_failed", reason=str(error))
         finally:
             self._client.close()
 

@@ -25,6 +25,6 @@ def register_steps(app: Celery, *, measure: Callable[[MeasureChunk], None]) -> N
             measure(chunk)
             log.info("chunk_done")
         except (MessageError, SandboxError, WorkerError) as error:
-            _log.error("chunk_failed", kind=type(error).__name__, error=str(error))
+            _log.error("chunk_failed", kind=type(error).__name__, reason=str(error))
 
     app.task(name=MEASURE_STEP, ignore_result=True)(step)

@@ -15,7 +15,8 @@ from starlette.responses import JSONResponse
 
 from db.session import connect
 from sandbox.fork_server import ForkServer
-from services.api import errors, logs, metrics
+from services.api import errors, metrics
+from services.api.access_log import AccessLog
 from services.api.body import BodyLimit
 from services.api.events import EventPoller
 from services.api.intake import PRELOAD, Intake, Spawning
@@ -25,7 +26,6 @@ from services.api.settings import ApiSettings
 
 def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> FastAPI:
     """The application; `spawning` is the fork server of a test."""
-    logs.configure()
     fork_server = ForkServer(PRELOAD, work_dir=settings.work_dir) if spawning is None else None
 
     @asynccontextmanager
@@ -50,7 +50,7 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
     app.add_exception_handler(OperationalError, _on_database)
     app.add_exception_handler(InterfaceError, _on_database)
     app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes)
-    app.add_middleware(logs.AccessLog)
+    app.add_middleware(AccessLog)
     for routes in (jobs, tasks, records, lookup, workers, health):
         app.include_router(routes.router)
     return app

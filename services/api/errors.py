@@ -199,5 +199,5 @@ RESPONSES[405] = {"description": _MethodNotAllowedError.title, "content": _CONTE
 
 
 def _on_bug(request: Request, error: Exception) -> JSONResponse:
-    _log.error("request.failed", path=request.url.path, method=request.method, exc_info=error)
+    _log.error("request_failed", path=request.url.path, method=request.method, exc_info=error)
     return problem_response(ApiError("internal_error", "the service made a mistake; its log has the cause"))

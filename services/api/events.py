@@ -91,7 +91,7 @@ class EventPoller:
             try:
                 fresh = await run_in_threadpool(self._look, list(self._watched))
             except SQLAlchemyError as error:
-                _log.warning("events.poll_failed", error=str(error)[:500])
+                _log.warning("events_poll_failed", reason=str(error)[:500])
                 fresh = {}
             if fresh:
                 self._snapshots.update(fresh)

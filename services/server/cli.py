@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from services.server import logs
+from services import logs
 
 DEFAULT_PORT = 8765
 

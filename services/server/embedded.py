@@ -20,7 +20,8 @@ from pathlib import Path
 import httpx
 
 from db.migrate import upgrade
-from services.server import logs, tokens, valkey
+from services import logs
+from services.server import tokens, valkey
 from services.server.supervisor import Part, Supervisor
 
 #: The profile under which the local worker's target is found on any machine.

@@ -1,27 +1,12 @@
-"""JSON log lines: a static event, identifiers as fields. One access line per request but health checks."""
+"""One line of log per request, health checks aside."""
 
-import logging
 import time
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
-_log = structlog.get_logger("tilefarm.access")
-
-
-def configure() -> None:
-    """Render every structlog event as one JSON line on standard output."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        cache_logger_on_first_use=True,
-    )
+_log = structlog.get_logger(__name__)
 
 
 class AccessLog:
@@ -47,7 +32,7 @@ class AccessLog:
             await self._app(scope, receive, watch)
         finally:
             _log.info(
-                "request.done",
+                "request_done",
                 method=scope["method"],
                 path=scope["path"],
                 status=status,

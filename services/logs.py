@@ -1,4 +1,4 @@
-"""Logs of every role: JSON lines, a static event with identifiers as fields."""
+"""Logs of every role: JSON lines, a static event with identifiers as fields; set up once for each process."""
 
 import logging
 from typing import TextIO
