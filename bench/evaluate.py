@@ -3,6 +3,7 @@
 It knows nothing of the service; it sees modules and traces. Times are the median over repeats, seconds.
 """
 
+import os
 import statistics
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,8 @@ def latencies_secs(
     module_json: str, traces: Mapping[str, Any], target: Mapping[str, Any]
 ) -> dict[str, list[float]]:
     """Times of each named trace (None: the untuned module), one float per repeat, taken in turn."""
+    # Before TVM's thread pool starts: left alone it takes half of the host's cores.
+    os.environ["TVM_NUM_THREADS"] = str(target["num-cores"])
     load_tvm()
     import tvm
     from tvm.s_tir import Schedule

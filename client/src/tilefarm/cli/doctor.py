@@ -4,6 +4,7 @@ Each check says what was found and, where it failed, what to do. Nothing is chan
 """
 
 import argparse
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -58,6 +59,7 @@ def _tvm() -> Iterator[Check]:
         return
     yield Check(name="tvm", result="ok", detail=f"apache-tvm {tvm}, apache-tvm-ffi {ffi}")
     yield Check(name="host", result="ok", detail=_host_cpu())
+    yield _threads()
 
 
 def _host_cpu() -> str:
@@ -66,6 +68,20 @@ def _host_cpu() -> str:
 
     del tvm
     return f"LLVM recognises this CPU as mcpu {codegen.llvm_get_system_cpu()}"
+
+
+def _threads() -> Check:
+    """TVM's thread pool takes half of the host's cores unless TVM_NUM_THREADS says otherwise."""
+    import tvm
+
+    pool = int(tvm.get_global_func("runtime.NumThreads")())
+    cores = len(os.sched_getaffinity(0))
+    if pool >= cores:
+        return Check(name="threads", result="ok", detail=f"compiled functions run on {pool} threads")
+    detail = (
+        f"compiled functions run on {pool} of {cores} cores; set TVM_NUM_THREADS to the target's num-cores"
+    )
+    return Check(name="threads", result="warning", detail=detail)
 
 
 def _service(arguments: argparse.Namespace) -> Iterator[Check]:
