@@ -26,18 +26,30 @@ _log = structlog.get_logger(__name__)
 #: What a broker that is down, or away, raises through kombu.
 BROKER_ERRORS = (KombuError, RedisError, OSError)
 _DRAIN_SECS = 0.5
+#: Of the lock under which one replica looks for results to deliver again.
+_SWEEP_LOCK_SECS = 10
 _BATCH = 64
 _RETRY_SECS = 0.5
 _RETRY_MAX_SECS = 5.0
 
 
-def make_sending_app(broker_url: str, *, timeout_secs: float) -> Celery:
-    """A Celery app whose connections give up soon; kombu's own default is to try for ever."""
+def make_tuner_app(broker_url: str, *, timeout_secs: float, redeliver_secs: float) -> Celery:
+    """A Celery app whose connections give up soon; kombu's own default is to try for ever.
+
+    Results that a killed replica had taken are delivered again after `redeliver_secs`. They are remembered
+    under keys of their own: kombu's sweep hands back all that is older than the sweeper's time-out, whatever
+    its queue, and a chunk that a worker has taken must not come back with them.
+    """
     app = make_app(broker_url)
     app.conf.broker_connection_timeout = timeout_secs
     app.conf.broker_transport_options = app.conf.broker_transport_options | {
         "socket_connect_timeout": timeout_secs,
         "socket_timeout": timeout_secs + _DRAIN_SECS,
+        "visibility_timeout": redeliver_secs,
+        "unacked_key": "tilefarm.results.unacked",
+        "unacked_index_key": "tilefarm.results.unacked_index",
+        "unacked_mutex_key": "tilefarm.results.unacked_mutex",
+        "unacked_mutex_expire": _SWEEP_LOCK_SECS,
         "max_retries": 1,
         "interval_start": 0.0,
         "interval_step": 0.1,

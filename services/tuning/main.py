@@ -19,7 +19,7 @@ from sandbox.child import Child
 from sandbox.errors import SandboxError
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
-from services.tuning.broker import ResultsConsumer, make_sending_app, send_chunk
+from services.tuning.broker import ResultsConsumer, make_tuner_app, send_chunk
 from services.tuning.leases import Leases
 from services.tuning.loop import Tuner
 from services.tuning.revisions import Revisions
@@ -53,7 +53,11 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
     """The service without its signals: runs until `stopping`; `wake` cuts a pause short."""
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"[:120]
     engine = connect(settings.database_url)
-    app = make_sending_app(settings.broker_url, timeout_secs=settings.broker_timeout_secs)
+    app = make_tuner_app(
+        settings.broker_url,
+        timeout_secs=settings.broker_timeout_secs,
+        redeliver_secs=settings.results_redeliver_secs,
+    )
     revisions = Revisions(secs=settings.revision_secs)
 
     def changed(job_ids: Collection[str]) -> None:

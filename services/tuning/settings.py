@@ -48,6 +48,8 @@ class TunerSettings(BaseSettings):
     chunks_per_device: int = Field(default=2, gt=0)
     #: How long a connection to the broker may take, and an answer of it.
     broker_timeout_secs: float = Field(default=3.0, gt=0)
+    #: Results that a replica took and did not acknowledge are delivered again after so long, to any replica.
+    results_redeliver_secs: float = Field(default=30.0, gt=0)
     #: Pause of dispatching after the broker could not be reached.
     broker_retry_secs: float = Field(default=1.0, gt=0)
 

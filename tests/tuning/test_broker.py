@@ -5,17 +5,19 @@ import time
 from pathlib import Path
 
 import pytest
+from kombu import Consumer, Queue
 from sqlalchemy import Engine, update
 
 from db.session import transaction
 from db.states import Outcome, TrialState
 from db.tables import TrialRow
-from services.tuning.broker import ResultsConsumer, make_sending_app, send_chunk
+from services.tuning.broker import ResultsConsumer, make_tuner_app, send_chunk
 from services.tuning.errors import BrokerError
 from tests.servers import run_valkey
 from tests.tuning.rows import add_job, add_search, add_target, add_trials, states
-from workers.app import make_app, publish_result
+from workers.app import make_app, publish_result, results_queue
 from workers.messages import MeasureChunk, MeasurePolicy, TrialOutcome
+from workers.queues import measure_queue
 
 CHUNK = MeasureChunk(
     chunk_id="c",
@@ -29,7 +31,7 @@ CHUNK = MeasureChunk(
 
 
 def test_a_broker_that_is_away_is_given_up_on_soon(tmp_path: Path) -> None:
-    app = make_sending_app(f"redis+socket://{tmp_path / 'none.sock'}", timeout_secs=0.5)
+    app = make_tuner_app(f"redis+socket://{tmp_path / 'none.sock'}", timeout_secs=0.5, redeliver_secs=30.0)
     began = time.monotonic()
     with pytest.raises(BrokerError, match="chunk c was not sent"):
         send_chunk(app, CHUNK, target_key="0" * 64)
@@ -37,33 +39,79 @@ def test_a_broker_that_is_away_is_given_up_on_soon(tmp_path: Path) -> None:
 
 
 def test_a_refused_connection_is_given_up_on_soon() -> None:
-    app = make_sending_app("redis://127.0.0.1:1/0", timeout_secs=0.5)
+    app = make_tuner_app("redis://127.0.0.1:1/0", timeout_secs=0.5, redeliver_secs=30.0)
     began = time.monotonic()
     with pytest.raises(BrokerError):
         send_chunk(app, CHUNK, target_key="0" * 64)
     assert time.monotonic() - began < 3.0
 
 
-def test_results_are_recorded_after_the_broker_was_away(engine: Engine) -> None:
+def test_results_are_recorded_and_a_broker_that_goes_away_ends_nothing(engine: Engine) -> None:
+    trial_id = _dispatched_trial(engine)
+    with run_valkey() as url:
+        consumer, changed = _consumer(url, engine)
+        publish_result(make_app(url), _ok(trial_id))
+        assert changed.wait(10)
+    time.sleep(1.0)
+    assert consumer.is_alive()
+    _end(consumer)
+    assert states(engine) == {"done": 1}
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_only_results_are_delivered_again_when_a_replica_was_killed(engine: Engine, valkey_url: str) -> None:
+    """Neither acknowledges: the chunk is the worker's, the result is the next replica's."""
+    trial_id = _dispatched_trial(engine)
+    app = make_tuner_app(valkey_url, timeout_secs=0.5, redeliver_secs=1.0)
+    send_chunk(app, CHUNK, target_key="5" * 64)
+    publish_result(make_app(valkey_url), _ok(trial_id))
+    queue = Queue(measure_queue("5" * 64), durable=True)
+    chunks: list[object] = []
+    results: list[object] = []
+    with (
+        make_app(valkey_url).connection_for_read() as worker,
+        app.connection_for_read() as silent,
+        Consumer(worker, queues=[queue], on_message=chunks.append, prefetch_count=1),
+        Consumer(silent, queues=[results_queue()], on_message=results.append, prefetch_count=8),
+    ):
+        worker.drain_events(timeout=5)
+        silent.drain_events(timeout=5)
+        consumer, changed = _consumer(valkey_url, engine, redeliver_secs=1.0)
+        assert changed.wait(20)
+        _end(consumer)
+        assert (len(chunks), len(results)) == (1, 1)
+        assert worker.default_channel.client.llen(queue.name) == 0
+    assert states(engine) == {"done": 1}
+
+
+def _consumer(
+    url: str, engine: Engine, *, redeliver_secs: float = 30.0
+) -> tuple[ResultsConsumer, threading.Event]:
+    """A consumer that runs, and what it sets when it has recorded something."""
+    changed = threading.Event()
+    consumer = ResultsConsumer(
+        app=make_tuner_app(url, timeout_secs=0.5, redeliver_secs=redeliver_secs),
+        engine=engine,
+        on_change=lambda _jobs: changed.set(),
+    )
+    consumer.start()
+    return consumer, changed
+
+
+def _end(consumer: ResultsConsumer) -> None:
+    consumer.stop()
+    consumer.join(10)
+    assert not consumer.is_alive()
+
+
+def _dispatched_trial(engine: Engine) -> int:
     search_id = add_search(engine, add_target(engine))
     [task_id] = add_job(engine, [search_id], state="running")
     [trial_id] = add_trials(engine, search_id, task_id, 1)
     with transaction(engine) as session:
         session.execute(update(TrialRow).values(state=TrialState.DISPATCHED, attempt=1))
-    changed = threading.Event()
-    with run_valkey() as url:
-        consumer = ResultsConsumer(
-            app=make_sending_app(url, timeout_secs=0.5), engine=engine, on_change=lambda _jobs: changed.set()
-        )
-        consumer.start()
-        result = TrialOutcome(
-            trial_id=trial_id, attempt=1, worker_id="w", outcome=Outcome.OK, run_secs=(0.001,)
-        )
-        publish_result(make_app(url), result)
-        assert changed.wait(10)
-    time.sleep(1.0)
-    assert consumer.is_alive()
-    consumer.stop()
-    consumer.join(10)
-    assert not consumer.is_alive()
-    assert states(engine) == {"done": 1}
+    return trial_id
+
+
+def _ok(trial_id: int) -> TrialOutcome:
+    return TrialOutcome(trial_id=trial_id, attempt=1, worker_id="w", outcome=Outcome.OK, run_secs=(0.001,))
