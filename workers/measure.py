@@ -22,6 +22,7 @@ from workers.device import Device
 from workers.errors import ReferenceFailed
 from workers.holding import Attempt, Holding
 from workers.messages import (
+    REFERENCE_ERROR,
     MeasureChunk,
     MessageError,
     TrialOrder,
@@ -33,8 +34,6 @@ from workers.plan import Planned, Tally, plan
 from workers.reference import ReferenceCache
 from workers.shot import Shot, ShotResult, Token
 
-#: Begins the error of a trial whose whole task cannot be measured: the tuner service fails the task with it.
-REFERENCE_PREFIX = "reference: "
 Publish = Callable[[TrialStarted | TrialOutcome], None]
 
 
@@ -111,7 +110,7 @@ class Measurer:
             self._stage_secs.update(result.stage_secs)
 
     def _fail_all(self, orders: tuple[TrialOrder, ...], reason: str) -> None:
-        result = ShotResult(outcome=Outcome.REJECTED, error=f"{REFERENCE_PREFIX}{reason}"[:4000])
+        result = ShotResult(outcome=Outcome.REJECTED, error=f"{REFERENCE_ERROR} {reason}"[:4000])
         for order in orders:
             if not self.holding.dropped(Attempt(order.trial_id, order.attempt)):
                 self.report(order, result)

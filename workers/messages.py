@@ -19,6 +19,9 @@ VERSION = 1
 #: No packed text may grow beyond this when unpacked (a module is 19-37 KB, a trace 2-4 KB).
 MAX_TEXT_BYTES = 16 << 20
 
+#: Begins the error of a trial whose workload has no reference output: its whole search fails with it.
+REFERENCE_ERROR = "reference:"
+
 
 class MessageError(ValueError):
     """A message could not be read: {0}."""

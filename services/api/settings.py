@@ -5,6 +5,9 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+#: Where the API listens, and where a worker looks for it, unless told otherwise.
+DEFAULT_PORT = 8765
+
 
 class ApiSettings(BaseSettings):
     """Every limit of the API."""
@@ -15,7 +18,7 @@ class ApiSettings(BaseSettings):
     #: Given to workers when they join; where it is None, /readyz does not ask a broker.
     broker_url: str | None = None
     host: str = "127.0.0.1"
-    port: int = 8470
+    port: int = DEFAULT_PORT
     #: Where children keep their private directories; the system's temp directory where it is None.
     work_dir: Path | None = None
 
@@ -34,9 +37,11 @@ class ApiSettings(BaseSettings):
     #: Children at the same time.
     intake_children: int = Field(default=2, gt=0)
 
+    #: How often workers are to send a heartbeat; after how long a silence they count as stale, or dead.
     heartbeat_secs: float = Field(default=2.0, gt=0)
     stale_after_secs: float = Field(default=6.0, gt=0)
-    dead_after_secs: float = Field(default=30.0, gt=0)
+    #: The tuner service has a setting of the same name, and acts on it.
+    dead_after_secs: float = Field(default=10.0, gt=0)
 
     #: Server-sent events: how often rows are looked at, and how often a silent stream says that it lives.
     events_poll_secs: float = Field(default=0.5, gt=0)

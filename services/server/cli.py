@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from services import logs
-
-DEFAULT_PORT = 8765
+from services.api.settings import DEFAULT_PORT
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -121,6 +121,7 @@ def _parts(home: Home, address: Address, broker: Path, *, user_token: str, worke
     }
     worker = {
         "TILEFARM_URL": address.url,
+        "TILEFARM_BROKER_URL": valkey.url(broker),
         "TILEFARM_TOKEN": worker_token,
         "TILEFARM_WORK_DIR": str(home.work),
         "TILEFARM_PROFILES": LOCAL_PROFILE,

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from db.progress import OpenTask
 from db.rounds import Closed
 from db.searches import Search
-from db.states import Outcome, Purpose, SearchState, TaskState, TrialState
+from db.states import JobState, Outcome, Purpose, SearchState, TaskState, TrialState
 from services.tuning.snapshot import Snapshot
-
-#: How a worker marks that no reference output could be computed: the task's failure, not the candidate's.
-REFERENCE_ERROR = "reference:"
+from workers.messages import REFERENCE_ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +45,9 @@ def is_ending(snapshot: Snapshot, task: OpenTask) -> bool:
     measuring = snapshot.open_of(search.id, Purpose.SEARCH)
     if is_exhausted(snapshot, search):
         # Another job's candidates are the last of the space: their results count for this task too.
-        return not any(trials.job_id == task.job_id or trials.job_state == "running" for trials in measuring)
+        return not any(
+            trials.job_id == task.job_id or trials.job_state is JobState.RUNNING for trials in measuring
+        )
     return is_spent(task) and not any(trials.task_id == task.id for trials in measuring)
 
 
