@@ -7,6 +7,7 @@ chunks on one pool thread, the heartbeat on another.
 import os
 import shutil
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import structlog
 from celery import Celery, signals
+from celery.exceptions import SecurityWarning
 from kombu.exceptions import OperationalError
 
 from sandbox.fork_server import ForkServer
@@ -162,18 +164,21 @@ def _announcement(settings: WorkerSettings, device: Device, detected: DetectedTa
 
 def _celery_worker(app: Celery, *, name: str, queues: tuple[str, ...]) -> Any:
     """One chunk at a time on one thread; no gossip, no events, no remote control."""
-    return app.Worker(
-        hostname=f"{name}@tilefarm",
-        pool="threads",
-        concurrency=1,
-        consumer_cls=SteadyConsumer,
-        queues=",".join(queues),
-        loglevel="WARNING",
-        quiet=True,
-        without_gossip=True,
-        without_mingle=True,
-        without_heartbeat=True,
-    )
+    with warnings.catch_warnings():
+        # Celery warns of root because a message might bring code; ours are JSON, and code runs in children.
+        warnings.simplefilter("ignore", SecurityWarning)
+        return app.Worker(
+            hostname=f"{name}@tilefarm",
+            pool="threads",
+            concurrency=1,
+            consumer_cls=SteadyConsumer,
+            queues=",".join(queues),
+            loglevel="WARNING",
+            quiet=True,
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+        )
 
 
 def _set_draining(worker: Any, queues: tuple[str, ...], *, draining: bool) -> None:
