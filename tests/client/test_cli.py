@@ -251,6 +251,8 @@ def test_doctor_finds_what_is_wrong(farm: FakeService, capsys: pytest.CaptureFix
     farm.routes["GET /v1/targets"] = answers(httpx.Response(200, json={"targets": []}))
     assert run(farm, "doctor", "-o", "json") == 0
     results = {check["name"]: check["result"] for check in json.loads(capsys.readouterr().out)}
+    # TVM takes half of the cores of a host that has more than one, unless it is told otherwise.
+    assert results.pop("threads") in {"ok", "warning"}
     assert results == {
         "tvm": "ok",
         "host": "ok",
