@@ -77,10 +77,6 @@ def store_workload(session: Session, new: NewWorkload, *, known: int) -> int | N
     ).one()
 
 
-def read_workload(session: Session, workload_id: int) -> Workload:
-    return _workload(session.get_one(WorkloadRow, workload_id))
-
-
 def _workload(row: WorkloadRow) -> Workload:
     return Workload(
         id=row.id,

@@ -7,7 +7,7 @@ every other scope.
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from db.session import reading
@@ -19,7 +19,6 @@ _bearer = HTTPBearer(auto_error=False, description="A tilefarm token: `tilefarm-
 
 
 def authenticated(
-    request: Request,
     engine: EngineDep,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> Token:
@@ -32,7 +31,6 @@ def authenticated(
         token = find_token(session, credentials.credentials)
     if token is None:
         raise UnauthenticatedError("the token is unknown, expired or revoked")
-    request.state.token_name = token.name
     return token
 
 

@@ -200,37 +200,10 @@ def _write(
         target = store_target(session, taken.target.canonical, key=taken.target.key)
         workload_ids = _store_workloads(session, taken)
         alive = workers_alive(session, dead_after_secs=settings.dead_after_secs).get(target.id, 0)
-        job_id = insert_job(
-            session,
-            NewJob(
-                name=request.name or taken.functions[0].name[:200],
-                owner=sender.name,
-                target_id=target.id,
-                target_name=taken.target.name,
-                priority=request.priority,
-                max_trials=max_trials,
-                max_trials_per_task=request.max_trials_per_task,
-                strategy=request.strategy,
-                seed=request.seed,
-                options=request.options,
-                warnings=_warnings(taken, alive=alive),
-            ),
+        job_id = _insert_job(
+            session, request, sender, taken, target_id=target.id, max_trials=max_trials, alive=alive
         )
-        for ordinal, (function, workload_id) in enumerate(zip(taken.functions, workload_ids, strict=True)):
-            search_id = find_or_make_search(
-                session, _search_key(request, taken, function, workload_id, target.id)
-            )
-            insert_task(
-                session,
-                NewTask(
-                    job_id=job_id,
-                    ordinal=ordinal,
-                    name=function.name,
-                    weight=request.weights.get(function.name, 1.0),
-                    workload_id=workload_id,
-                    search_id=search_id,
-                ),
-            )
+        _insert_tasks(session, request, taken, workload_ids, job_id=job_id, target_id=target.id)
         if sender.idempotency_key is not None and not use_key(
             session,
             token_id=sender.token_id,
@@ -240,6 +213,57 @@ def _write(
         ):
             raise _RacedError
     return job_id
+
+
+def _insert_job(
+    session: Session,
+    request: SubmitJob,
+    sender: Sender,
+    taken: _Taken,
+    *,
+    target_id: int,
+    max_trials: int,
+    alive: int,
+) -> str:
+    return insert_job(
+        session,
+        NewJob(
+            name=request.name or taken.functions[0].name[:200],
+            owner=sender.name,
+            target_id=target_id,
+            target_name=taken.target.name,
+            priority=request.priority,
+            max_trials=max_trials,
+            max_trials_per_task=request.max_trials_per_task,
+            strategy=request.strategy,
+            seed=request.seed,
+            options=request.options,
+            warnings=_warnings(taken, alive=alive),
+        ),
+    )
+
+
+def _insert_tasks(
+    session: Session,
+    request: SubmitJob,
+    taken: _Taken,
+    workload_ids: list[int],
+    *,
+    job_id: str,
+    target_id: int,
+) -> None:
+    """A task for each function, in the module's order, attached to its search."""
+    for ordinal, (function, workload_id) in enumerate(zip(taken.functions, workload_ids, strict=True)):
+        key = _search_key(request, taken, function, workload_id, target_id)
+        task = NewTask(
+            job_id=job_id,
+            ordinal=ordinal,
+            name=function.name,
+            weight=request.weights.get(function.name, 1.0),
+            workload_id=workload_id,
+            search_id=find_or_make_search(session, key),
+        )
+        insert_task(session, task)
 
 
 def _store_workloads(session: Session, taken: _Taken) -> list[int]:
