@@ -21,12 +21,11 @@ from sandbox.channel import Channel
 from tuner.tvm_light import load_tvm
 from workers.compare import difference
 from workers.inputs import Array
-from workers.messages import MeasurePolicy
+from workers.messages import MAX_ERROR_CHARS, MeasurePolicy
 from workers.program import ENTRY, Program, compile_module, link, load_module, replay
 from workers.reference_files import Reference, read_reference
 from workers.timing import cut_off, probe, repeats, start_thread_pool, timed_call
 
-MAX_ERROR_CHARS = 4000
 #: A first run that takes more than this share of the time limit stays the only one.
 _ONE_RUN_SHARE = 0.25
 

@@ -22,6 +22,7 @@ from workers.device import Device
 from workers.errors import ReferenceFailed
 from workers.holding import Attempt, Holding
 from workers.messages import (
+    MAX_ERROR_CHARS,
     REFERENCE_ERROR,
     MeasureChunk,
     MessageError,
@@ -110,7 +111,7 @@ class Measurer:
             self._stage_secs.update(result.stage_secs)
 
     def _fail_all(self, orders: tuple[TrialOrder, ...], reason: str) -> None:
-        result = ShotResult(outcome=Outcome.REJECTED, error=f"{REFERENCE_ERROR} {reason}"[:4000])
+        result = ShotResult(outcome=Outcome.REJECTED, error=f"{REFERENCE_ERROR} {reason}"[:MAX_ERROR_CHARS])
         for order in orders:
             if not self.holding.dropped(Attempt(order.trial_id, order.attempt)):
                 self.report(order, result)

@@ -19,6 +19,8 @@ VERSION = 1
 #: No packed text may grow beyond this when unpacked (a module is 19-37 KB, a trace 2-4 KB).
 MAX_TEXT_BYTES = 16 << 20
 
+#: Of the error text of an outcome.
+MAX_ERROR_CHARS = 4000
 #: Begins the error of a trial whose workload has no reference output: its whole search fails with it.
 REFERENCE_ERROR = "reference:"
 

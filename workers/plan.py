@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from db.states import Outcome, Purpose
 from workers.holding import Attempt
-from workers.messages import MeasureChunk, TrialOrder
+from workers.messages import MAX_ERROR_CHARS, MeasureChunk, TrialOrder
 from workers.shot import ShotResult
 
 
@@ -72,7 +72,7 @@ class Tally:
                 chosen = replace(chosen, run_secs=_medians(self.candidate))
         bad = next((result for result in self.incumbent if result.outcome != Outcome.OK), None)
         if bad is not None and chosen.error is None:
-            chosen = replace(chosen, error=f"incumbent: {bad.outcome}: {bad.error}"[:4000])
+            chosen = replace(chosen, error=f"incumbent: {bad.outcome}: {bad.error}"[:MAX_ERROR_CHARS])
         kept = _medians(self.incumbent) if self.incumbent and bad is None else None
         return replace(chosen, stage_secs=dict(stages)), kept
 

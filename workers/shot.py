@@ -16,10 +16,9 @@ from sandbox.errors import ChannelError, ChildDied, ChildTimeout
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
 from workers.holding import Attempt, Holding
-from workers.messages import MeasurePolicy
+from workers.messages import MAX_ERROR_CHARS, MeasurePolicy
 from workers.timing import cut_off
 
-_MAX_ERROR_CHARS = 4000
 _MAX_REPEATS = 10_000
 _STAGES = ("replay", "build", "load", "check", "measure")
 #: What a child may say of itself; the rest is read from how it ended.
@@ -150,7 +149,7 @@ def _limits(policy: MeasurePolicy, *, threads: int, cpus: tuple[int, ...]) -> Li
 
 
 def _failed(outcome: Outcome, error: str) -> ShotResult:
-    return ShotResult(outcome=outcome, error=error[:_MAX_ERROR_CHARS])
+    return ShotResult(outcome=outcome, error=error[:MAX_ERROR_CHARS])
 
 
 def _death(what: str, error: ChildDied | ChannelError) -> str:
@@ -166,7 +165,7 @@ def read_answer(answer: Mapping[str, Any]) -> ShotResult:
         return ShotResult(
             outcome=_CHILD_OUTCOMES[answer["outcome"]],
             run_secs=None if secs is None else tuple(_secs(number) for number in secs)[:_MAX_REPEATS],
-            error=None if answer["error"] is None else str(answer["error"])[:_MAX_ERROR_CHARS],
+            error=None if answer["error"] is None else str(answer["error"])[:MAX_ERROR_CHARS],
             stage_secs={name: _secs(stages[name]) for name in _STAGES if name in stages},
         )
     except (KeyError, TypeError, ValueError) as error:

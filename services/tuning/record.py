@@ -18,7 +18,7 @@ from db import attempts, searches
 from db.attempts import Measured, TrialPlace
 from db.session import transaction
 from db.states import Outcome
-from workers.messages import MessageError, TrialOutcome, TrialStarted, result_from_json
+from workers.messages import MAX_ERROR_CHARS, MessageError, TrialOutcome, TrialStarted, result_from_json
 
 _log = structlog.get_logger(__name__)
 
@@ -26,7 +26,6 @@ Result = TrialStarted | TrialOutcome
 
 _MAX_ID = (1 << 63) - 1
 _MAX_ATTEMPT = (1 << 31) - 1
-_MAX_ERROR_CHARS = 4000
 
 
 def read_result(body: bytes | str) -> Result:
@@ -78,7 +77,7 @@ def measured(result: TrialOutcome) -> Measured:
         run_secs=run_secs if timed else None,
         latency_secs=statistics.median(run_secs) if timed and run_secs is not None else None,
         incumbent_run_secs=_times(result.incumbent_run_secs),
-        error=None if error is None else _text(error, _MAX_ERROR_CHARS),
+        error=None if error is None else _text(error, MAX_ERROR_CHARS),
         stage_secs=result.stage_secs,
         device_class=_text(result.device_class, 200),
         tvm_version=_text(result.tvm_version, 40),

@@ -1,3 +1,5 @@
+"""The next round goes where it is expected to gain most."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,3 +1,5 @@
+"""The cost model learns from the first batch on, ranks what it has not seen, and takes censored times."""
+
 import numpy as np
 from scipy.stats import spearmanr
 

@@ -1,3 +1,5 @@
+"""Evolutionary search: random at first, then what the cost model scores well; failures are scores too."""
+
 import dataclasses
 import json
 from statistics import mean

@@ -1,3 +1,5 @@
+"""Features travel packed and come back bit for bit."""
+
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""The intake child answers what a module, a target, a space or a trace is, and why it is refused."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""A search child is a function of its rows, and outlives its own errors."""
+
 import json
 import os
 import subprocess

@@ -1,3 +1,5 @@
+"""A design space has one hash and one canonical form."""
+
 import hashlib
 import json
 

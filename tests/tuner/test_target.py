@@ -1,3 +1,5 @@
+"""The local target is one that LLVM knows, and no more than this CPU has."""
+
 import subprocess
 import sys
 
