@@ -83,7 +83,8 @@ class Task:
     args: list[dict[str, Any]]
     search_id: int
     untuned_latency_secs: float | None
-    #: The best measured in the search, else that of the current record; seconds.
+    #: The best measured in the search, the untuned module included once a candidate is; else that of the
+    #: current record; seconds.
     best_latency_secs: float | None
     stage_secs: dict[str, float]
     #: The current record of (workload, target, TVM version).
@@ -191,6 +192,8 @@ def _task(  # noqa: PLR0913, PLR0917 - one argument per column of the query
     max_trials_per_task: int | None,
 ) -> Task:
     best = search.best_latency_secs
+    if best is not None and search.untuned_latency_secs is not None:
+        best = min(best, search.untuned_latency_secs)
     return Task(
         id=row.id,
         job_id=row.job_id,

@@ -41,7 +41,7 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
         version=version("tilefarm-server"),
         lifespan=lifespan,
         responses=errors.RESPONSES,
-        docs_url="/v1/docs",
+        docs_url="/docs",
         openapi_url="/v1/openapi.json",
         redoc_url=None,
     )

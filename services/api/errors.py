@@ -26,6 +26,8 @@ _log = structlog.get_logger(__name__)
 TYPE_PREFIX = "https://tilefarm.dev/problems/"
 MEDIA_TYPE = "application/problem+json"
 _MAX_ENTRIES = 50
+#: Of pydantic, for `str | dict`.
+_TRIED_TYPES = ("constrained-str", "dict[")
 
 
 class ErrorEntry(BaseModel):
@@ -172,12 +174,18 @@ def _on_validation(_request: Request, error: Exception) -> JSONResponse:
     entries = [
         ErrorEntry(
             code="invalid_field",
-            detail=f"{'.'.join(str(part) for part in fault['loc'][1:])[:200]}: {fault['msg']}",
+            detail=f"{_place(fault['loc'])}: {fault['msg']}",
         )
         for fault in faults
     ]
     detail = entries[0].detail if entries else "the request is not valid"
     return problem_response(InvalidError("invalid_request", detail, errors=entries))
+
+
+def _place(location: Sequence[int | str]) -> str:
+    """A field as its sender knows it: without the type that pydantic tried for a union."""
+    parts = [str(part) for part in location[1:] if not str(part).startswith(_TRIED_TYPES)]
+    return ".".join(parts)[:200] or str(location[0])
 
 
 def _on_http(_request: Request, error: Exception) -> JSONResponse:

@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -28,8 +28,9 @@ def job_place(token: str | None) -> Place | None:
         created_at, job_id = _unpack(token)
         moment = datetime.fromisoformat(created_at)
         if moment.tzinfo is not None and _JOB_ID.fullmatch(job_id):
-            return Place(created_at=moment, id=job_id)
-    except (ValueError, TypeError):
+            # A moment of the year 1 or 9999 may have no form in UTC.
+            return Place(created_at=moment.astimezone(UTC), id=job_id)
+    except (ValueError, TypeError, OverflowError):
         raise _bad_token() from None
     raise _bad_token()
 

@@ -10,6 +10,7 @@ from sqlalchemy import func, select, update
 from db.session import reading, transaction
 from db.tables import JobRow, SearchRow, TaskRow, WorkloadRow
 from tests.api.conftest import TARGET, problem
+from tests.api.rows import set_job
 from tests.checks import modules
 
 
@@ -51,6 +52,8 @@ def test_a_target_may_be_a_tag(api):
     response = api.submit(target="nvidia/nvidia-a100")
     assert response.status_code == 201, response.text
     assert response.json()["target"]["canonical"]["arch"] == "sm_80"
+    as_json = api.submit(target={"tag": "nvidia/nvidia-a100"})
+    assert as_json.json()["target"] == response.json()["target"]
 
 
 def test_functions_that_differ_only_in_names_are_one_workload_and_one_search(api, engine):
@@ -157,6 +160,14 @@ def test_intents_are_written_and_raise_the_revision(api, engine):
     assert api("POST", f"{path}:cancel").json()["desired_state"] == "cancelled"
     assert api("POST", f"{path}:cancel").status_code == 200
     assert problem(api("POST", f"{path}:resume"), 409)["code"] == "job_cancelled"
+
+
+def test_a_cancel_that_is_sent_again_after_the_end_is_no_error(api, engine):
+    job_id = api.submit().json()["id"]
+    set_job(engine, job_id, state="cancelled", desired_state="cancelled")
+    again = api("POST", f"/v1/jobs/{job_id}:cancel")
+    assert (again.status_code, again.json()["state"]) == (200, "cancelled")
+    assert problem(api("POST", f"/v1/jobs/{job_id}:resume"), 409)["code"] == "job_ended"
 
 
 @pytest.mark.parametrize("verb", ["cancel", "pause", "resume"])

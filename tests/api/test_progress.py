@@ -39,6 +39,13 @@ def test_latencies_give_speedup_and_rate(api, engine):
     assert (job["speedup"], job["stage_secs"]) == (4.0, {"build": 1.5})
 
 
+def test_where_no_candidate_beats_the_untuned_module_that_one_is_the_best(api, engine):
+    job_id = api.submit().json()["id"]
+    set_search(engine, untuned_latency_secs=8e-9, best_latency_secs=1.2e-6)
+    job = api("GET", f"/v1/jobs/{job_id}").json()
+    assert (job["tasks"][0]["best_latency_secs"], job["tasks"][0]["speedup"], job["speedup"]) == (8e-9, 1, 1)
+
+
 def test_time_left_is_at_the_jobs_own_pace(api, engine):
     job_id = api.submit(max_trials=20).json()["id"]
     assert api("GET", f"/v1/jobs/{job_id}").json()["eta_secs"] is None

@@ -77,6 +77,12 @@ def test_metrics_count_rows_without_a_label_per_job(api):
     assert not [line for line in lines if job["id"] in line]
 
 
+def test_the_api_reference_is_where_the_readme_says(api):
+    page = api("GET", "/docs", as_=None)
+    assert (page.status_code, page.headers["content-type"].partition(";")[0]) == (200, "text/html")
+    assert "/v1/openapi.json" in page.text
+
+
 def test_every_operation_declares_its_problems(api):
     document = api("GET", "/v1/openapi.json", as_=None).json()
     assert len(document["paths"]) >= 25

@@ -96,7 +96,7 @@ def change_a_job(job_id: JobId, body: ChangeJob, token: JobsWriter, engine: Engi
 
 @router.post("/{job_id}:cancel")
 def cancel_job(job_id: JobId, token: JobsWriter, engine: EngineDep) -> JobView:
-    """Ask that the job stops for good; its results so far stay."""
+    """Ask that the job stops for good; its results so far stay. Safe to send again."""
     return _ask(job_id, DesiredState.CANCELLED, token, engine)
 
 
@@ -133,9 +133,9 @@ async def follow_job(job_id: JobId, token: JobsReader, engine: EngineDep, events
 def _ask(job_id: str, desired: DesiredState, token: JobsWriter, engine: EngineDep) -> JobView:
     with transaction(engine) as session:
         job = _owned(session, job_id, token)
-        if job.desired_state != desired or job.state.ended:
-            if job.state.ended:
-                raise _ended(job)
+        if job.state.ended and job.state.value != desired.value:
+            raise _ended(job)
+        if job.desired_state != desired:
             if not ask_state(session, job_id, desired):
                 raise ConflictError("job_cancelled", f"{job_id} is being cancelled")
         return _view(session, job_id)
