@@ -2,11 +2,17 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings
 
 from services import logs
 from services.api.settings import DEFAULT_PORT
+
+_S = TypeVar("_S", bound=BaseSettings)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +78,7 @@ def _add_token(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def _up(arguments: argparse.Namespace) -> int:
     from services.server import embedded, settings, supervisor
 
-    home = embedded.Home(path=(arguments.data_dir or settings.ServerSettings().embedded_dir()).resolve())
+    home = embedded.Home(path=(arguments.data_dir or _read(settings.ServerSettings).embedded_dir()).resolve())
     try:
         return embedded.run(home, host=arguments.host, port=arguments.port, ready_json=arguments.ready_json)
     except (embedded.EmbeddedError, supervisor.PartFailedError) as error:
@@ -87,7 +93,7 @@ def _api(_arguments: argparse.Namespace) -> int:
     from services.api.app import create_app
     from services.api.settings import ApiSettings
 
-    settings = ApiSettings()
+    settings = _read(ApiSettings)
     uvicorn.run(
         create_app(settings),
         host=settings.host,
@@ -104,7 +110,7 @@ def _tuner(_arguments: argparse.Namespace) -> int:
     from services.tuning.main import run
     from services.tuning.settings import TunerSettings
 
-    run(TunerSettings())
+    run(_read(TunerSettings))
     return 0
 
 
@@ -116,7 +122,7 @@ def _worker(arguments: argparse.Namespace) -> int:
 
     given = {"url": arguments.join, "token": arguments.token}
     try:
-        run(WorkerSettings(**{name: value for name, value in given.items() if value}))
+        run(_read(WorkerSettings, **{name: value for name, value in given.items() if value}))
     except WorkerError as error:
         print(f"tilefarm-server worker: {error}", file=sys.stderr)
         return 1
@@ -127,7 +133,7 @@ def _db_upgrade(_arguments: argparse.Namespace) -> int:
     from db.migrate import upgrade
     from services.server.settings import ServerSettings
 
-    upgrade(ServerSettings().require_database_url())
+    upgrade(_read(ServerSettings).require_database_url())
     print("the database is up to date")
     return 0
 
@@ -137,7 +143,7 @@ def _token_create(arguments: argparse.Namespace) -> int:
     from services.server.settings import ServerSettings
 
     return tokens.create(
-        ServerSettings().require_database_url(),
+        _read(ServerSettings).require_database_url(),
         name=arguments.name,
         scopes=arguments.scopes,
         days=arguments.days,
@@ -148,14 +154,25 @@ def _token_list(_arguments: argparse.Namespace) -> int:
     from services.server import tokens
     from services.server.settings import ServerSettings
 
-    return tokens.list_all(ServerSettings().require_database_url())
+    return tokens.list_all(_read(ServerSettings).require_database_url())
 
 
 def _token_revoke(arguments: argparse.Namespace) -> int:
     from services.server import tokens
     from services.server.settings import ServerSettings
 
-    return tokens.revoke(ServerSettings().require_database_url(), name=arguments.name)
+    return tokens.revoke(_read(ServerSettings).require_database_url(), name=arguments.name)
+
+
+def _read(settings: Callable[..., _S], **given: object) -> _S:
+    """A role's settings; what does not read is named, and ends the command with code 2."""
+    try:
+        return settings(**given)
+    except ValidationError as error:
+        for fault in error.errors():
+            name = "_".join(str(part) for part in fault["loc"]).upper()
+            print(f"tilefarm-server: TILEFARM_{name}: {fault['msg']}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 _RUN = {"api": _api, "tuner": _tuner}
