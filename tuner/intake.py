@@ -45,7 +45,7 @@ def answer(request: Mapping[str, Any]) -> Answer:
         return _errors({"code": "bad_request", "function": None, "detail": f"the request lacks {error}"})
     except TunerError as error:
         return _errors(_as_json(error))
-    except Exception as error:  # noqa: BLE001  # the child-process boundary: TVM raises anything
+    except Exception as error:  # noqa: BLE001 - the child-process boundary: TVM raises anything
         detail = f"{type(error).__name__}: {brief(error)}"
         return _errors({"code": "intake_failed", "function": None, "detail": detail})
 

@@ -3,10 +3,10 @@
 Importing it is its whole effect. It starts no thread (provided OPENBLAS_NUM_THREADS=1 stood before numpy).
 """
 
-import xgboost  # noqa: F401  # imported for the children to come
+import xgboost  # noqa: F401 - imported for the children to come
 
 from tuner.tvm_light import load_tvm
 
 load_tvm()
 
-import tvm.s_tir.meta_schedule  # noqa: E402, F401  # after the light loader, on purpose
+import tvm.s_tir.meta_schedule  # noqa: E402, F401 - after the light loader, on purpose

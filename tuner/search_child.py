@@ -55,7 +55,7 @@ class SearchChild:
             return _error(error, code=error.code)
         except KeyError as error:
             return _error(RequestError(f"the request lacks {error}"), code="bad_request")
-        except Exception as error:  # noqa: BLE001  # the child-process boundary: TVM raises anything
+        except Exception as error:  # noqa: BLE001 - the child-process boundary: TVM raises anything
             return _error(error, code="search_failed")
 
     def _operate(self, request: Mapping[str, Any]) -> Answer:

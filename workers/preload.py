@@ -7,9 +7,9 @@ from tuner.tvm_light import load_tvm
 
 load_tvm()
 
-import tvm.s_tir.analysis  # noqa: E402  # after the light loader, on purpose
-import tvm.s_tir.schedule  # noqa: E402, F401  # the same
+import tvm.s_tir.analysis  # noqa: E402 - after the light loader, on purpose
+import tvm.s_tir.schedule  # noqa: E402, F401 - the same
 
-import workers.candidate  # noqa: E402  # the same
-import workers.detect_child  # noqa: E402  # the same
-import workers.reference_child  # noqa: E402, F401  # the same
+import workers.candidate  # noqa: E402 - the same
+import workers.detect_child  # noqa: E402 - the same
+import workers.reference_child  # noqa: E402, F401 - the same

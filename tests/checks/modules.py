@@ -1,6 +1,6 @@
 """Real TVM modules of the kinds that users submit, as TVM itself saves them."""
 # TVMScript has its own naming, and its functions take no self.
-# ruff: noqa: N805, N806, N812
+# ruff: noqa: N805, N806, N812 - TVMScript has its own names
 
 import functools
 import json

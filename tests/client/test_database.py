@@ -125,7 +125,7 @@ def test_an_answer_for_another_target_is_refused(service: FakeService) -> None:
     def swapped(asked: dict[str, Any]) -> dict[str, Any]:
         return honest({**asked, "target": TARGET})
 
-    service._lookup = swapped  # type: ignore[method-assign]
+    service._lookup = swapped
     db = database(service, on_miss="ignore")
     assert compiled(db, target={**TARGET, "num-cores": 4}) is None
     assert db.stats().errors == 1

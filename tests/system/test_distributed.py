@@ -118,7 +118,7 @@ def test_a_job_survives_killing_worker_tuner_and_api_one_after_the_other(
     roles, service = farm
     job_id = service.submit(body("mm_relu", max_trials=48))["id"]
     for done, role in ((4, "worker"), (12, "tuner"), (20, "api")):
-        service.wait_for(job_id, lambda job, done=done: job["trials"]["done"] >= done)  # type: ignore[misc]
+        service.wait_for(job_id, lambda job, done=done: job["trials"]["done"] >= done)
         roles.kill(role)
         roles.start(role)
     job = service.wait_job(job_id)

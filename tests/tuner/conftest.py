@@ -8,9 +8,9 @@ from tuner.tvm_light import load_tvm
 
 load_tvm()
 
-from examples import classroom  # noqa: E402  # tvm must come in by the light loader first
-from tuner.module import canonical_module, load_module, prim_functions  # noqa: E402
-from tuner.trace import canonical_text  # noqa: E402
+from examples import classroom  # noqa: E402 - tvm must come in by the light loader first
+from tuner.module import canonical_module, load_module, prim_functions  # noqa: E402 - after the light loader
+from tuner.trace import canonical_text  # noqa: E402 - after the light loader
 
 
 @pytest.fixture(scope="session")

@@ -191,7 +191,7 @@ def read(engine: Engine, column: Any, *where: Any) -> list[Any]:
 def states(engine: Engine, job_id: str = "job-1") -> dict[str, int]:
     with reading(engine) as session:
         statement = select(TrialRow.state, func.count()).where(TrialRow.job_id == job_id)
-        return {state: count for state, count in session.execute(statement.group_by(TrialRow.state))}  # noqa: C416
+        return {state: count for state, count in session.execute(statement.group_by(TrialRow.state))}  # noqa: C416 - rows, not pairs
 
 
 def ok(latency_secs: float, **values: Any) -> dict[str, Any]:

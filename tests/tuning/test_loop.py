@@ -238,7 +238,7 @@ def test_a_killed_service_loses_nothing_and_doubles_nothing(engine: Engine, sear
     sent = []
     for owner, stop_at in (("a", 1), ("b", 6), ("c", 11)):
         farm = Farm(engine, owner=owner, lease_secs=0.3)
-        farm.run_until(lambda stop_at=stop_at: states(engine).get("done", 0) >= stop_at)  # type: ignore[misc]
+        farm.run_until(lambda stop_at=stop_at: states(engine).get("done", 0) >= stop_at)
         sent += farm.all_sent
         unanswered = farm.sent
         with Farm(engine, owner=f"{owner}2", lease_secs=0.3) as other:
@@ -287,7 +287,7 @@ def test_a_search_whose_child_dies_again_and_again_fails_alone(engine: Engine, t
                 raise ValueError("TVM does not survive this module")
             return spoil(search, *arguments)
 
-        farm.tuner._host._opening = opening  # type: ignore[method-assign]
+        farm.tuner._host._opening = opening
         farm.run_until(lambda: _ended(engine))
     assert _job(engine) == JobState.SUCCEEDED
     assert read(engine, TaskRow.state) == [TaskState.FAILED, TaskState.SUCCEEDED]

@@ -66,17 +66,17 @@ def test_the_latency_is_the_median_of_the_repeats() -> None:
 
 @pytest.mark.parametrize("run_secs", [None, [], [float("inf")], [float("nan")], [0.0], [-1.0]])
 def test_ok_without_usable_times_is_the_workers_error(run_secs: list[float] | None) -> None:
-    row = measured(read_result(_body(run_secs=run_secs)))  # type: ignore[arg-type]
+    row = measured(read_result(_body(run_secs=run_secs)))
     assert (row.outcome, row.run_secs, row.latency_secs) == (Outcome.RUN_ERROR, None, None)
 
 
 def test_a_cut_off_keeps_its_time_as_a_bound_and_a_failure_keeps_none() -> None:
-    assert measured(read_result(_body(outcome="cut_off", run_secs=[0.5]))).latency_secs == 0.5  # type: ignore[arg-type]
-    assert measured(read_result(_body(outcome="wrong_output"))).latency_secs is None  # type: ignore[arg-type]
+    assert measured(read_result(_body(outcome="cut_off", run_secs=[0.5]))).latency_secs == 0.5
+    assert measured(read_result(_body(outcome="wrong_output"))).latency_secs is None
 
 
 def test_error_texts_are_made_to_fit_their_column() -> None:
-    error = measured(read_result(_body(outcome="run_error", error="a\x00" * 9000))).error  # type: ignore[arg-type]
+    error = measured(read_result(_body(outcome="run_error", error="a\x00" * 9000))).error
     assert error is not None
     assert len(error) == 4000
     assert "\x00" not in error

@@ -79,7 +79,7 @@ def open_in(round_: int, **values: Any) -> OpenTrials:
         ([open_in(0, search_id=2)], True),
     ],
 )
-def test_round_three_waits_for_rounds_zero_and_one(open_trials: list[OpenTrials], due: bool) -> None:  # noqa: FBT001
+def test_round_three_waits_for_rounds_zero_and_one(open_trials: list[OpenTrials], due: bool) -> None:  # noqa: FBT001 - a column of the table above
     assert round_is_due(SEARCH, open_trials) is due
 
 

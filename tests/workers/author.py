@@ -10,9 +10,9 @@ from tuner.target import detect_local_target, make_target
 from tuner.tvm_light import load_tvm
 
 tvm = load_tvm()
-from tvm import te, topi  # noqa: E402
-from tvm.s_tir import Schedule  # noqa: E402
-from tvm.script import tirx as T  # noqa: E402
+from tvm import te, topi  # noqa: E402 - after the light loader
+from tvm.s_tir import Schedule  # noqa: E402 - after the light loader
+from tvm.script import tirx as T  # noqa: E402 - after the light loader
 
 
 def run(channel: Channel) -> None:

@@ -56,7 +56,7 @@ class EvolutionarySearch:
         seeds = self._seeds(visible, count=int(options.population * options.init_measured_ratio))
         fresh = sample(strategy, max(1, options.population - len(seeds)))
         shuffled = fresh[:]
-        random.Random(rand_state(self._setup.seed, "greedy", round_)).shuffle(shuffled)  # noqa: S311  # no secret
+        random.Random(rand_state(self._setup.seed, "greedy", round_)).shuffle(shuffled)  # noqa: S311 - no secret
         n_random = max(1, round(count * options.eps_greedy)) if options.eps_greedy and count > 1 else 0
         if seeds or fresh:
             # The known programs may fill the head of the list: ask for so many more.
