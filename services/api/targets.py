@@ -40,9 +40,7 @@ def resolve(engine: Engine, target: str | Mapping[str, Any], child: TargetAsking
             return profile
         if is_tag(target):
             return NamedTarget(name=target, canonical=checked(child.target({"tag": target})))
-        detail = (
-            f"there is no profile {target!r}, and it is no TVM target tag; GET /v1/targets lists profiles"
-        )
+        detail = f"there is no profile {target!r}, nor is it a TVM tag; GET /v1/targets lists profiles"
         raise _refused("unknown_target", detail)
     if set(target) == {"tag"} and isinstance(tag := target["tag"], str) and is_tag(tag):
         return NamedTarget(name=tag, canonical=checked(child.target({"tag": tag})))

@@ -160,6 +160,16 @@ def test_a_problem_is_told_with_function_and_cause(
     assert "f: n is symbolic" in capsys.readouterr().err
 
 
+def test_a_cause_that_is_the_whole_problem_is_told_once(
+    farm: FakeService, module_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    causes = [{"code": "unknown_target", "function": None, "detail": "there is no profile 'x'"}]
+    refusal = problem(422, "unknown_target", "there is no profile 'x'", errors=causes)
+    farm.routes["POST /v1/jobs"] = answers(refusal)
+    assert run(farm, "submit", str(module_file)) == 4
+    assert capsys.readouterr().err.count("there is no profile 'x'") == 1
+
+
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
@@ -213,8 +223,15 @@ def test_list_shows_jobs_workers_and_targets(farm: FakeService, capsys: pytest.C
 
 
 def test_show_and_best(farm: FakeService, capsys: pytest.CaptureFixture[str]) -> None:
+    spent = view(
+        5, "succeeded", tasks=[TASK], outcomes={"ok": 3, "run_error": 1}, stage_secs={"build": 1.24, "run": 9}
+    )
+    farm.routes["GET /v1/jobs/7"] = answers(httpx.Response(200, json=spent))
     assert run(farm, "show", "7") == 0
-    assert "20 µs" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "20 µs" in shown
+    assert "outcomes: ok 3, run_error 1\n" in shown
+    assert "seconds went into: run 9.0 s, build 1.2 s\n" in shown
     assert run(farm, "best", "7") == 0
     assert "sch.get_sblock('Y')" in capsys.readouterr().out
     farm.routes["GET /v1/jobs/7"] = answers(

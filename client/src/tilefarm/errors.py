@@ -68,6 +68,8 @@ class ProblemError(ServiceError):
     def _text(self) -> str:
         lines = [f"{self.detail or 'refused'} ({self.code}, HTTP {self.status})"]
         for error in self.errors:
+            if not error.get("function") and error.get("detail") == self.detail:
+                continue  # the one cause, said already
             where = f"{error['function']}: " if error.get("function") else ""
             lines.append(f"  {where}{error.get('detail') or ''} ({error.get('code')})")
         return "\n".join(lines)

@@ -135,9 +135,8 @@ def _ask(job_id: str, desired: DesiredState, token: JobsWriter, engine: EngineDe
         job = _owned(session, job_id, token)
         if job.state.ended and job.state.value != desired.value:
             raise _ended(job)
-        if job.desired_state != desired:
-            if not ask_state(session, job_id, desired):
-                raise ConflictError("job_cancelled", f"{job_id} is being cancelled")
+        if job.desired_state != desired and not ask_state(session, job_id, desired):
+            raise ConflictError("job_cancelled", f"{job_id} is being cancelled")
         return _view(session, job_id)
 
 

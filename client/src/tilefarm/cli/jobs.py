@@ -103,7 +103,17 @@ def _show(arguments: argparse.Namespace) -> Exit:
         ("task", "name", "state", "trials", "untuned", "best", "speed-up", "GFLOP/s", "failed", "note"),
         [_task_row(task) for task in job.tasks],
     )
+    if job.view.get("outcomes"):
+        print("outcomes: " + ", ".join(f"{name} {count}" for name, count in job.view["outcomes"].items()))
+    if job.view.get("stage_secs"):
+        print("seconds went into: " + _spent(job.view["stage_secs"]))
     return Exit.OK
+
+
+def _spent(stage_secs: dict[str, float]) -> str:
+    """Stages run side by side: their sum is more than the job took. The longest comes first."""
+    longest_first = sorted(stage_secs.items(), key=lambda stage: -stage[1])
+    return ", ".join(f"{name} {secs:.1f} s" for name, secs in longest_first)
 
 
 def _task_row(task: dict[str, Any]) -> tuple[Any, ...]:
