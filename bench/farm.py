@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 
+from db.states import JobState
 from services.server.launch import launch
 
 _POLL_SECS = 0.2
-_ENDED = ("succeeded", "failed", "cancelled")
 
 
 class Farm:
@@ -24,7 +24,7 @@ class Farm:
     def tune(self, body: dict[str, Any]) -> dict[str, Any]:
         """Submit and wait; a job that does not succeed is an error."""
         job = self._http.post("/v1/jobs", json=body).raise_for_status().json()
-        while job["state"] not in _ENDED:
+        while not JobState(job["state"]).ended:
             time.sleep(_POLL_SECS)
             job = self._get(f"/v1/jobs/{job['id']}")
         if job["state"] != "succeeded":

@@ -14,9 +14,8 @@ from typing import Any
 import httpx
 import psutil
 
+from db.states import JobState, TrialState
 from services.server.launch import launch
-
-_ENDED = ("succeeded", "failed", "cancelled")
 
 
 @dataclass
@@ -57,7 +56,7 @@ class Service:
 
     def wait_job(self, job_id: str, *, timeout_secs: float = 120.0) -> dict[str, Any]:
         """Until the job has ended; a restarting API is waited for."""
-        return self.wait_for(job_id, lambda job: job["state"] in _ENDED, timeout_secs=timeout_secs)
+        return self.wait_for(job_id, lambda job: JobState(job["state"]).ended, timeout_secs=timeout_secs)
 
     def wait_for(
         self, job_id: str, reached: Callable[[dict[str, Any]], bool], *, timeout_secs: float = 60.0
@@ -110,8 +109,7 @@ class Service:
 def accounted(job: dict[str, Any]) -> bool:
     """`submitted = queued + dispatched + done + failed + cancelled`."""
     trials = job["trials"]
-    parts = ("queued", "dispatched", "done", "failed", "cancelled")
-    return bool(trials["submitted"] == sum(trials[part] for part in parts))
+    return bool(trials["submitted"] == sum(trials[state] for state in TrialState))
 
 
 @contextmanager
