@@ -22,15 +22,15 @@ def _half_way(service: Service, job_id: str) -> float | None:
 @pytest.mark.parametrize("role", ["worker", "tuner", "api", "valkey"])
 def test_a_job_survives_the_death_of(role: str, tmp_path: Path) -> None:
     with run_service(tmp_path / "data") as service:
-        job_id = service.submit(body("mm_relu", max_trials=40))["id"]
+        job_id = service.submit(body("mm_relu", max_trials=32))["id"]
         best_before = _half_way(service, job_id)
         service.kill(role)
         job = service.wait_job(job_id)
         assert job["state"] == "succeeded", job
         assert accounted(job)
-        assert job["trials"]["submitted"] == job["trials"]["done"] == 40
+        assert job["trials"]["submitted"] == job["trials"]["done"] == 32
         trials = [trial for trial in service.trials(job_id) if trial["purpose"] == "search"]
-        assert len(trials) == 40
+        assert len(trials) == 32
         assert max(Counter(trial["trace_hash"] for trial in trials).values()) == 1
         best = job["tasks"][0]["best_latency_secs"]
         assert best is not None
@@ -40,13 +40,13 @@ def test_a_job_survives_the_death_of(role: str, tmp_path: Path) -> None:
 
 def test_a_restarted_service_continues_an_unfinished_job(tmp_path: Path) -> None:
     with run_service(tmp_path / "data") as service:
-        job_id = service.submit(body("mm_relu", max_trials=40))["id"]
+        job_id = service.submit(body("mm_relu", max_trials=32))["id"]
         _half_way(service, job_id)
     with run_service(tmp_path / "data") as service:
         job = service.wait_job(job_id)
         assert job["state"] == "succeeded"
         assert accounted(job)
-        assert job["trials"]["done"] == 40
+        assert job["trials"]["done"] == 32
 
 
 def test_a_service_killed_as_a_whole_leaves_no_process_and_continues(tmp_path: Path) -> None:

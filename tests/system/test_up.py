@@ -1,0 +1,47 @@
+"""`make up` as a person sees it: what it prints, and that Ctrl-C ends it cleanly."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+
+def test_up_says_where_everything_is_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    env = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
+    command = [sys.executable, "-m", "services.server.cli", "up", "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=env, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        printed = ""
+        while "Ctrl-C" not in printed:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
+        token = home / "data" / "tilefarm" / "token"
+        assert "http://127.0.0.1:" in printed
+        assert "local" in printed
+        assert "mcpu=" in printed
+        assert str(token) in printed
+        assert stat.S_IMODE(token.stat().st_mode) == 0o600
+        tree = psutil.Process(process.pid).children(recursive=True)
+        assert len(tree) >= 4
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(30) == 0
+    _gone, alive = psutil.wait_procs(tree, timeout=5)
+    assert not alive, [child.cmdline() for child in alive]
+
+
+def test_a_second_service_on_the_same_directory_is_refused_by_name(tmp_path: Path) -> None:
+    from tests.system.service import run_service
+
+    with run_service(tmp_path / "data"):
+        command = [sys.executable, "-m", "services.server.cli", "up", "--data-dir", str(tmp_path / "data")]
+        second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert second.returncode == 1
+    assert f"another tilefarm service runs on {tmp_path / 'data'}" in second.stderr
