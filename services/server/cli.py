@@ -131,37 +131,50 @@ def _worker(arguments: argparse.Namespace) -> int:
 
 def _db_upgrade(_arguments: argparse.Namespace) -> int:
     from db.migrate import upgrade
-    from services.server.settings import ServerSettings
 
-    upgrade(_read(ServerSettings).require_database_url())
-    print("the database is up to date")
-    return 0
+    def run(url: str) -> int:
+        upgrade(url)
+        print("the database is up to date")
+        return 0
+
+    return _on_database(run)
 
 
 def _token_create(arguments: argparse.Namespace) -> int:
     from services.server import tokens
-    from services.server.settings import ServerSettings
 
-    return tokens.create(
-        _read(ServerSettings).require_database_url(),
-        name=arguments.name,
-        scopes=arguments.scopes,
-        days=arguments.days,
+    return _on_database(
+        lambda url: tokens.create(url, name=arguments.name, scopes=arguments.scopes, days=arguments.days)
     )
 
 
 def _token_list(_arguments: argparse.Namespace) -> int:
     from services.server import tokens
-    from services.server.settings import ServerSettings
 
-    return tokens.list_all(_read(ServerSettings).require_database_url())
+    return _on_database(tokens.list_all)
 
 
 def _token_revoke(arguments: argparse.Namespace) -> int:
     from services.server import tokens
+
+    return _on_database(lambda url: tokens.revoke(url, name=arguments.name))
+
+
+def _on_database(run: Callable[[str], int]) -> int:
+    """What `run` makes of the database; one that is not there, or lacks the tables, is told in a line."""
+    from sqlalchemy.exc import ArgumentError, DBAPIError
+
     from services.server.settings import ServerSettings
 
-    return tokens.revoke(_read(ServerSettings).require_database_url(), name=arguments.name)
+    try:
+        return run(_read(ServerSettings).require_database_url())
+    except (ArgumentError, DBAPIError) as error:
+        reason = error.orig if isinstance(error, DBAPIError) else error
+        print(
+            f"tilefarm-server: TILEFARM_DATABASE_URL, or the embedded service's database: {reason}",
+            file=sys.stderr,
+        )
+        return 1
 
 
 def _read(settings: Callable[..., _S], **given: object) -> _S:

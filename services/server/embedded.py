@@ -63,7 +63,10 @@ class Home:
     def owned(self) -> Iterator[None]:
         """Hold the directory's lock: two services on it would time each other's candidates."""
         for directory in (self.path, self.logs, self.work):
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            except OSError as error:
+                raise EmbeddedError(f"{directory} cannot be made ({error.strerror})") from error
         with (self.path / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,10 +91,9 @@ def choose_address(host: str, port: int) -> Address:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError as error:
-            raise EmbeddedError(
-                f"{host}:{port} cannot be used ({error.strerror}); choose another --port"
-            ) from error
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "a port is 0 to 65535"
+            raise EmbeddedError(f"{host}:{port} cannot be used ({reason}); choose another --port") from error
         return Address(host=host, port=probe.getsockname()[1])
 
 

@@ -16,6 +16,8 @@ from db.session import connect, reading, transaction
 from db.tokens import SCOPES, create_token, find_token, list_tokens, revoke_token
 
 _SECS_PER_DAY = 86_400.0
+_MAX_DAYS = 36_500
+_MAX_NAME_CHARS = 120
 
 
 def ensure_file(url: str, path: Path, *, name: str, scopes: Sequence[str] = SCOPES) -> str:
@@ -34,6 +36,10 @@ def ensure_file(url: str, path: Path, *, name: str, scopes: Sequence[str] = SCOP
 
 
 def create(url: str, *, name: str, scopes: Sequence[str], days: float | None) -> int:
+    fault = _fault(name, days)
+    if fault is not None:
+        print(f"tilefarm-server token: {fault}", file=sys.stderr)
+        return 2
     lifetime_secs = None if days is None else days * _SECS_PER_DAY
     try:
         with _engine(url) as engine, transaction(engine) as session:
@@ -46,6 +52,14 @@ def create(url: str, *, name: str, scopes: Sequence[str], days: float | None) ->
         return 2
     print(token)
     return 0
+
+
+def _fault(name: str, days: float | None) -> str | None:
+    if not name.isprintable() or not 1 <= len(name.strip()) <= _MAX_NAME_CHARS:
+        return f"a name is 1 to {_MAX_NAME_CHARS} printable characters"
+    if days is not None and not 0 < days <= _MAX_DAYS:
+        return f"--days is above 0 and at most {_MAX_DAYS}"
+    return None
 
 
 def list_all(url: str) -> int:

@@ -98,7 +98,8 @@ def _show(arguments: argparse.Namespace) -> Exit:
         return Exit.OK
     print(f"{job.id}  {job.view.get('name') or ''}  {describe(job.view)}")
     for warning in job.warnings:
-        print(f"warning: {warning.get('function') or ''} {warning.get('detail') or warning.get('code')}")
+        where = f"{warning['function']}: " if warning.get("function") else ""
+        print(f"warning: {where}{warning.get('detail') or warning.get('code')}")
     output.print_table(
         ("task", "name", "state", "trials", "untuned", "best", "speed-up", "GFLOP/s", "failed", "note"),
         [_task_row(task) for task in job.tasks],
