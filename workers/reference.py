@@ -76,7 +76,8 @@ class ReferenceCache:
             except ChildTimeout as error:
                 raise ReferenceFailed(f"not computed within {self.timeout_secs:g} s") from error
             except (ChildDied, ChannelError) as error:
-                raise ReferenceFailed(str(error)) from error
+                detail = f"the module as submitted did not run on generated inputs: {error}"
+                raise ReferenceFailed(detail) from error
             finally:
                 holding.detach(child)
             _move(child.directory / "reference", place)
