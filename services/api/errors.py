@@ -13,7 +13,7 @@ ApiError
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import structlog
 from fastapi import FastAPI, Request
@@ -104,6 +104,11 @@ class UnsupportedError(ApiError):
 
 class InvalidError(ApiError):
     status, title = 422, "Refused"
+
+    @classmethod
+    def of(cls, code: str, detail: str, *, function: str | None = None) -> Self:
+        """One fault, which is its own only entry."""
+        return cls(code, detail, errors=[ErrorEntry(code=code, function=function, detail=detail)])
 
 
 class UnavailableError(ApiError):

@@ -21,7 +21,7 @@ from db.session import reading, transaction
 from db.targets import store_target, workers_alive
 from db.tasks import NewTask, SearchKey, find_or_make_search, insert_task
 from db.workloads import NewWorkload, same_hash, store_workload
-from services.api.errors import BadRequestError, ErrorEntry, InvalidError, UnavailableError
+from services.api.errors import BadRequestError, InvalidError, UnavailableError
 from services.api.intake import Intake, IntakeChild, TakenFunction
 from services.api.options import JobOptions, read_options
 from services.api.schemas import SubmitJob
@@ -79,7 +79,7 @@ def submit(
     options = read_options(request.options)
     max_trials = request.max_trials or settings.default_max_trials
     if max_trials > settings.max_trials:
-        raise _refused("budget_out_of_range", None, f"max_trials is at most {settings.max_trials}")
+        raise InvalidError.of("budget_out_of_range", f"max_trials is at most {settings.max_trials}")
     text = _module_text(request.module)
     _check_spaces(request.spaces)
     with intake.open() as child:
@@ -111,7 +111,7 @@ def _earlier_job(engine: Engine, sender: Sender) -> str | None:
     if use is None:
         return None
     if use.body_sha256 != sender.body_sha256:
-        raise _refused("idempotency_key_reused", None, "the Idempotency-Key was used with another body")
+        raise InvalidError.of("idempotency_key_reused", "the Idempotency-Key was used with another body")
     return use.job_id
 
 
@@ -127,7 +127,7 @@ def _module_text(module: Any) -> str:
         check_module_json(obj)
     except GraphError as error:
         where = "" if error.node is None else f" (node {error.node})"
-        raise _refused(error.code, error.function, error.detail + where) from None
+        raise InvalidError.of(error.code, error.detail + where, function=error.function) from None
     return module if isinstance(module, str) else json.dumps(module)
 
 
@@ -135,23 +135,29 @@ def _check_spaces(spaces: Mapping[str, Mapping[str, Any]]) -> None:
     for function, space in spaces.items():
         traces = space.get("traces")
         if not isinstance(traces, list) or not 1 <= len(traces) <= _MAX_TRACES:
-            raise _refused("bad_space", function, f"a design space has 1 to {_MAX_TRACES} traces")
+            raise InvalidError.of(
+                "bad_space", f"a design space has 1 to {_MAX_TRACES} traces", function=function
+            )
         for names in (space.get("postprocs") or [], space.get("mutators") or {}):
             if not isinstance(names, (list, dict)) or len(names) > _MAX_NAMES:
-                raise _refused("bad_space", function, "postprocs is a list, mutators an object of names")
+                raise InvalidError.of(
+                    "bad_space", "postprocs is a list, mutators an object of names", function=function
+                )
         for trace in traces:
             try:
                 check_trace(trace)
             except TraceError as error:
-                raise _refused("bad_space", function, error.detail) from None
+                raise InvalidError.of("bad_space", error.detail, function=function) from None
 
 
 def _check_functions(request: SubmitJob, functions: list[TakenFunction], settings: ApiSettings) -> None:
     names = {function.name for function in functions}
     if len(functions) > settings.max_functions:
-        raise _refused("too_many_functions", None, f"a job has at most {settings.max_functions} functions")
+        raise InvalidError.of("too_many_functions", f"a job has at most {settings.max_functions} functions")
     for name in sorted((request.weights.keys() | request.spaces.keys()) - names):
-        raise _refused("unknown_function", name[:300], "the module holds no function of this name")
+        raise InvalidError.of(
+            "unknown_function", "the module holds no function of this name", function=name[:300]
+        )
 
 
 def _compare(
@@ -309,7 +315,3 @@ def _warnings(taken: _Taken, *, alive: int) -> list[dict[str, Any]]:
         detail = f"no worker for {taken.target.name} is alive; the job waits until one joins"
         warnings.append({"code": "no_worker", "function": None, "detail": detail})
     return warnings
-
-
-def _refused(code: str, function: str | None, detail: str) -> InvalidError:
-    return InvalidError(code, detail, errors=[ErrorEntry(code=code, function=function, detail=detail)])

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from checks.target import TargetError, canonical, is_profile_name, is_tag, key
 from db.profiles import find_profile
 from db.session import reading
-from services.api.errors import ErrorEntry, InvalidError
+from services.api.errors import InvalidError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ def resolve(engine: Engine, target: str | Mapping[str, Any], child: TargetAsking
         if is_tag(target):
             return NamedTarget(name=target, canonical=checked(child.target({"tag": target})))
         detail = f"there is no profile {target!r}, nor is it a TVM tag; GET /v1/targets lists profiles"
-        raise _refused("unknown_target", detail)
+        raise InvalidError.of("unknown_target", detail)
     if set(target) == {"tag"} and isinstance(tag := target["tag"], str) and is_tag(tag):
         return NamedTarget(name=tag, canonical=checked(child.target({"tag": tag})))
     form = checked(target)
@@ -61,14 +61,10 @@ def checked(target: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return canonical(target)
     except TargetError as error:
-        raise _refused(error.code, error.detail) from None
+        raise InvalidError.of(error.code, error.detail) from None
 
 
 def _short_name(form: Mapping[str, Any]) -> str:
     if form["kind"] == "cuda":
         return f"cuda {form['arch']}"
     return f"llvm {form['mcpu']} x{form['num-cores']}"
-
-
-def _refused(code: str, detail: str) -> InvalidError:
-    return InvalidError(code, detail, errors=[ErrorEntry(code=code, detail=detail)])

@@ -11,7 +11,7 @@ from db.states import WorkerState
 from db.targets import store_target
 from services.api.auth import Admin, JobsReader, WorkerToken
 from services.api.deps import EngineDep, IntakeDep, SettingsDep
-from services.api.errors import ErrorEntry, InvalidError, NotFoundError
+from services.api.errors import InvalidError, NotFoundError
 from services.api.ids import WorkerId
 from services.api.schemas_records import (
     Heartbeat,
@@ -37,7 +37,7 @@ def join(
     for profile in body.profiles:
         if not is_profile_name(profile):
             detail = f"{profile[:80]!r} is no name for a profile"
-            raise InvalidError("bad_profile", detail, errors=[ErrorEntry(code="bad_profile", detail=detail)])
+            raise InvalidError.of("bad_profile", detail)
     form = checked(body.target)
     with intake.open() as child:
         target = checked(child.target(form))
