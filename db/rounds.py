@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from sqlalchemy import case, func, or_, select
 from sqlalchemy.orm import Session
 
-from db.states import JobState, Outcome, Purpose, TrialState
+from db.states import OPEN_TRIALS, JobState, Outcome, Purpose, TrialState
 from db.tables import JobRow, TrialRow
 
-_OPEN = (TrialState.QUEUED, TrialState.DISPATCHED)
 _KNOWN = (TrialState.DONE, TrialState.FAILED)
 
 
@@ -63,7 +62,7 @@ def open_trials(session: Session, search_ids: Collection[int]) -> list[OpenTrial
     statement = (
         select(*kinds, func.count())
         .join(JobRow, JobRow.id == TrialRow.job_id)
-        .where(TrialRow.search_id.in_(search_ids), TrialRow.state.in_(_OPEN))
+        .where(TrialRow.search_id.in_(search_ids), TrialRow.state.in_(OPEN_TRIALS))
         .group_by(*kinds)
     )
     return [

@@ -60,6 +60,10 @@ class TrialState(StrEnum):
     CANCELLED = "cancelled"
 
 
+#: States of a trial that waits for its Outcome.
+OPEN_TRIALS = (TrialState.QUEUED, TrialState.DISPATCHED)
+
+
 class Purpose(StrEnum):
     """Why a trial is measured. Only `search` is charged to a job's budget."""
 

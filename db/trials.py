@@ -12,10 +12,8 @@ from sqlalchemy.orm import Session
 
 from db.clock import utc_now
 from db.rowcount import changed
-from db.states import Outcome, Purpose, TrialState
+from db.states import OPEN_TRIALS, Outcome, Purpose, TrialState
 from db.tables import SearchRow, TaskRow, TrialRow
-
-_OPEN = (TrialState.QUEUED, TrialState.DISPATCHED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +69,7 @@ def ask_again(session: Session, search_id: int, trial: NewTrial) -> bool:
             TrialRow.search_id == search_id,
             TrialRow.purpose == trial.purpose,
             TrialRow.trace_hash == trial.trace_hash,
-            TrialRow.state.not_in(_OPEN),
+            TrialRow.state.not_in(OPEN_TRIALS),
         )
         .values(
             _cleared()
@@ -132,7 +130,7 @@ def cancel_trials(session: Session, job_id: str) -> int:
     """Cancel what is open of a job; outcomes that come later match no row."""
     statement = (
         update(TrialRow)
-        .where(TrialRow.job_id == job_id, TrialRow.state.in_(_OPEN))
+        .where(TrialRow.job_id == job_id, TrialRow.state.in_(OPEN_TRIALS))
         .values(state=TrialState.CANCELLED, done_at=utc_now())
     )
     return changed(session, statement)
@@ -142,7 +140,7 @@ def cancel_task_trials(session: Session, task_id: int) -> int:
     """The same for one task that ended."""
     statement = (
         update(TrialRow)
-        .where(TrialRow.task_id == task_id, TrialRow.state.in_(_OPEN))
+        .where(TrialRow.task_id == task_id, TrialRow.state.in_(OPEN_TRIALS))
         .values(state=TrialState.CANCELLED, done_at=utc_now())
     )
     return changed(session, statement)

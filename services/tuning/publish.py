@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from db.publishing import Confirmation, Contender, Incumbent
-from db.states import Outcome, TrialState
+from db.states import OPEN_TRIALS, Outcome, TrialState
 from services.tuning.settings import TunerSettings
 
-_WAITING = (TrialState.QUEUED, TrialState.DISPATCHED)
 #: Confirmations that may come to nothing before a search stops proposing further ones.
 _MAX_UNSOUND = 10
 
@@ -58,7 +57,7 @@ def decide(evidence: Evidence, settings: TunerSettings, *, ending: bool, round_:
     winner = _winner(evidence)
     if winner is not None:
         return Decision(publish=winner)
-    if any(confirmation.state in _WAITING for confirmation in evidence.confirmations):
+    if any(confirmation.state in OPEN_TRIALS for confirmation in evidence.confirmations):
         return Decision(waiting=True)
     if not evidence.any_candidate:
         return Decision()
