@@ -83,15 +83,18 @@ def test_a_confirmation_cannot_be_published_twice(
         publish()
 
 
-def test_contenders_are_the_fastest_ok_search_trials(engine: Engine, search_id: int) -> None:
+def test_contenders_are_the_fastest_ok_trials_and_the_baseline_is_one_of_them(
+    engine: Engine, search_id: int
+) -> None:
     [task_id] = add_job(engine, [search_id], state="running")
     slow = add_trials(engine, search_id, task_id, 1, **ok(0.003))
     fast = add_trials(engine, search_id, task_id, 1, **ok(0.001))
     add_trials(engine, search_id, task_id, 1, **ok(0.0001, outcome=Outcome.CUT_OFF))
-    add_trials(engine, search_id, task_id, 1, **ok(0.0001, purpose=Purpose.BASELINE))
+    baseline = add_trials(engine, search_id, task_id, 1, **ok(0.002, purpose=Purpose.BASELINE))
     with transaction(engine) as session:
         found = publishing.contenders(session, search_id, limit=5)
         traces = publishing.contender_trace(session, fast[0])
         confirmed = session.get_one(TrialRow, fast[0]).trace_z
-    assert [contender.trial_id for contender in found] == fast + slow
+    assert [contender.trial_id for contender in found] == fast + baseline + slow
+    assert [contender.baseline for contender in found] == [False, True, False]
     assert traces == confirmed
