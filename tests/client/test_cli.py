@@ -111,6 +111,14 @@ def test_submit_a_python_file_with_its_space(farm: FakeService, tmp_path: Path) 
     assert len(body["spaces"]["Double"]["traces"]) == 1
 
 
+def test_a_module_with_an_infinity_travels_as_text(farm: FakeService, tmp_path: Path) -> None:
+    path = tmp_path / "maximum.json"
+    path.write_text('{"root_index": 0, "nodes": [{"type": "float", "data": -Infinity}]}')
+    assert run(farm, "submit", str(path)) == 0
+    (body,) = farm.bodies()
+    assert json.loads(body["module"])["nodes"][0]["data"] == float("-inf")
+
+
 def test_submit_takes_every_function_of_a_python_file(farm: FakeService, tmp_path: Path) -> None:
     path = tmp_path / "kernels.py"
     path.write_text(PYTHON)
@@ -123,6 +131,8 @@ def test_submit_takes_every_function_of_a_python_file(farm: FakeService, tmp_pat
     ("text", "words"),
     [
         ("{", ()),
+        ("[" * 100_000, ()),
+        ('{"module": {"nodes": []}, "weights": {"f": NaN}}', ()),
         ("[]", ()),
         ('{"nodes": []}', ("--function", "f")),
         ('{"nodes": []}', ("--target", "{")),
@@ -146,6 +156,9 @@ def test_a_python_file_that_does_not_run_or_lacks_the_function(
     path.write_text("1 / 0")
     assert run(farm, "submit", str(path)) == 2
     assert "ZeroDivisionError" in capsys.readouterr().err
+    path.write_text("raise SystemExit(0)")
+    assert run(farm, "submit", str(path)) == 2
+    assert "SystemExit" in capsys.readouterr().err
     path.write_text(PYTHON)
     assert run(farm, "submit", str(path), "--function", "nope") == 2
     assert "it has Double, triple" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 `tilefarm.connect` is for compilers; this is for whoever submits and watches.
 """
 
+import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, Self
 
 import httpx
 
-from tilefarm.errors import BadAnswerError
+from tilefarm.errors import BadAnswerError, ModuleError
 from tilefarm.http import HttpSession
 from tilefarm.jobs import Job
 from tilefarm.settings import Settings
@@ -83,6 +84,11 @@ class Client:
     def submit_body(self, body: Mapping[str, Any], *, idempotency_key: str | None = None) -> Job:
         """A job from a ready body of POST /v1/jobs. A lost answer cannot make a second job."""
         sent = {name: value for name, value in body.items() if value is not None}
+        if not isinstance(sent.get("module"), str) and not _is_json(sent.get("module")):
+            # TVM writes -Infinity, which JSON lacks: such a module travels as text.
+            sent["module"] = json.dumps(sent["module"])
+        if not _is_json(sent):
+            raise ModuleError("the job holds what JSON lacks: NaN, an infinity, or endless nesting")
         key = idempotency_key or str(uuid.uuid4())
         return Job(self.http, self.http.post("/v1/jobs", sent, idempotency_key=key))
 
@@ -136,6 +142,14 @@ def _list(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise BadAnswerError(f"the answer holds no list {name!r}")
     return items
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _segment(name: str | int) -> str:

@@ -36,8 +36,10 @@ def read(path: Path, *, functions: Sequence[str] = ()) -> Source:
         raise SourceError("--function picks from a .py file")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise SourceError(f"{path} nests too deep") from error
     except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: {error}") from error
+        raise SourceError(f"{path} is no JSON that can be read: {error}") from error
     if isinstance(found, dict) and "nodes" in found:
         return Source(body={"name": path.stem, "module": found})
     if isinstance(found, dict) and "module" in found:
@@ -67,7 +69,7 @@ def _run(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(loaded)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SourceError(f"{path} does not run: {type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
