@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from checks.target import canonical
+from checks.target import TargetError, canonical
 from tuner.errors import UnknownTargetError
 from tuner.plain_json import plain
 from tuner.tvm_light import load_tvm
@@ -32,6 +32,9 @@ _CPUINFO_NAMES = {
     "avx512vp2intersect": "avx512_vp2intersect", "amx-tile": "amx_tile", "amx-int8": "amx_int8",
     "amx-bf16": "amx_bf16",
 }  # fmt: skip
+
+#: Without these TVM's GPU rules and postprocs fail on the first candidate.
+_NEEDED_TO_TUNE = {"cuda": ("max_threads_per_block", "max_shared_memory_per_block")}
 
 
 def make_target(target: Mapping[str, Any]) -> Any:
@@ -75,6 +78,10 @@ def resolve_tag(tag: str) -> dict[str, Any]:
 def canonical_of(exported: Mapping[str, Any]) -> dict[str, Any]:
     """The canonical dict of an exported target, once TVM and LLVM agree that it exists."""
     found = canonical(plain(exported))
+    for name in _NEEDED_TO_TUNE.get(found["kind"], ()):
+        if name not in found:
+            detail = f"a {found['kind']} target must name {name!r} to be tuned for; a TVM tag names it"
+            raise TargetError("missing_target_option", detail)
     _tvm_target(found)
     return found
 

@@ -39,7 +39,7 @@ class SubmitJob(_Request):
     #: By function: {"traces": [..], "postprocs": [names], "mutators": {name: probability}}.
     spaces: dict[str, dict[str, Any]] = Field(default_factory=dict, max_length=500)
     #: By function; tasks without one weigh 1.
-    weights: dict[str, Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]] = Field(
+    weights: dict[str, Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False, strict=True)]] = Field(
         default_factory=dict, max_length=500
     )
     #: Measure policy and search settings by name, and isolation_key.

@@ -22,6 +22,7 @@ import httpx
 from db.migrate import upgrade
 from services import logs
 from services.server import tokens, valkey
+from services.server.settings import ServerSettings
 from services.server.supervisor import Part, Supervisor
 
 #: The profile under which the local worker's target is found on any machine.
@@ -187,9 +188,15 @@ async def _announce(home: Home, address: Address, *, ready_json: bool) -> None:
     target = ", ".join(f"{key}={value}" for key, value in profile["target"].items())
     print(f"tilefarm is up    {address.url}   (API reference: {address.url}/docs)")
     print(f"target profile    {LOCAL_PROFILE}   ({target})")
-    print(f"token             {home.token_file}   (the client and the CLI find it by themselves)")
+    print(f"token             {home.token_file}   ({token_hint(home)})")
     print(f"logs              {home.logs}")
     print("Ctrl-C ends it; the next start goes on from the same database.", flush=True)
+
+
+def token_hint(home: Home) -> str:
+    if home.path == ServerSettings().embedded_dir().resolve():
+        return "the client and the CLI find it by themselves"
+    return f"export TILEFARM_DATA_DIR={home.path} tells the client and the CLI"
 
 
 async def _socket_answers(path: Path) -> None:

@@ -45,12 +45,21 @@ def test_a_module_string_that_is_not_json(api):
     refused(deep, "malformed_json", status=400)
 
 
+@on_sqlite
 def test_a_field_is_named_as_its_sender_knows_it(api):
     target = problem(api("POST", "/v1/jobs", json={"module": {}, "target": 5}), 422)
     assert [entry["detail"].partition(":")[0] for entry in target["errors"]] == ["target", "target"]
     for content in ("", "null", "[]"):
         detail = problem(api("POST", "/v1/jobs", content=content, headers=JSON), 422)["detail"]
         assert detail.startswith("body: ")
+
+
+@on_sqlite
+def test_a_gpu_without_its_limits_cannot_be_tuned_for(api):
+    detail = refused(api.submit(target={"kind": "cuda", "arch": "sm_86"}), "missing_target_option")
+    assert "max_threads_per_block" in detail
+    limits = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
+    assert api.submit(target={"kind": "cuda", "arch": "sm_86", **limits}).status_code == 201
 
 
 @on_sqlite
@@ -125,8 +134,8 @@ def test_a_budget_out_of_range(api, budget):
     [
         {"priority": 101}, {"priority": -101}, {"seed": -1}, {"seed": 2**63}, {"strategy": "grid"},
         {"name": ""}, {"name": "x" * 201}, {"name": "nul\x00"}, {"name": "\ud800"}, {"unknown": 1},
-        {"weights": {"main": 0}}, {"weights": []}, {"spaces": {"main": []}}, {"options": []}, {"target": 3},
-        {"space": "cuda"},
+        {"weights": {"main": 0}}, {"weights": {"main": "1"}}, {"weights": []},
+        {"spaces": {"main": []}}, {"options": []}, {"target": 3}, {"space": "cuda"},
     ],
     ids=str,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 import pytest
 
 from db.migrate import upgrade
+from services.server import embedded
 from services.server.cli import main
 
 
@@ -61,3 +62,10 @@ def test_a_database_without_tables_is_told_in_a_line(database, capsys):
 def test_up_tells_what_it_cannot_use(tmp_path, capsys, words):
     assert main(["up", "--data-dir", str(tmp_path), *words]) == 1
     assert "tilefarm-server up: " in capsys.readouterr().err
+
+
+def test_up_says_how_the_client_finds_the_token(tmp_path, monkeypatch):
+    monkeypatch.setenv("TILEFARM_DATA_DIR", str(tmp_path))
+    assert "by themselves" in embedded.token_hint(embedded.Home(path=tmp_path.resolve()))
+    elsewhere = embedded.Home(path=tmp_path / "other")
+    assert f"TILEFARM_DATA_DIR={elsewhere.path}" in embedded.token_hint(elsewhere)
