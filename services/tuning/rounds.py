@@ -14,12 +14,15 @@ from db.states import JobState, Purpose, SearchState, TrialState
 from services.tuning.settings import TunerSettings
 from services.tuning.snapshot import Snapshot
 
+#: Round r sees the results of the rounds up to r - 2: these see none.
+_BLIND_ROUNDS = 2
+
 
 def batch_size(search: Search, settings: TunerSettings) -> int:
-    """Candidates of the next round: a small first one, so that learning starts early."""
+    """Candidates of the next round: the first two, which know no results yet, may be smaller."""
     full = int(search.options.get("batch_size") or settings.batch_size)
     first = int(search.options.get("first_batch_size") or settings.first_batch_size)
-    return min(first, full) if search.rounds == 0 else full
+    return min(first, full) if search.rounds < _BLIND_ROUNDS else full
 
 
 def round_is_due(search: Search, open_trials: Sequence[OpenTrials]) -> bool:

@@ -1,14 +1,27 @@
 """Settings of the tuner service, read once from TILEFARM_* variables. All its limits stand here."""
 
+from pathlib import Path
+
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from workers.secret_files import FileSettings
 
 
-class TunerSettings(BaseSettings):
+class TunerSettings(FileSettings):
     model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True)
 
     database_url: str
     broker_url: str
+    #: Files that hold them.
+    database_url_file: Path | None = None
+    broker_url_file: Path | None = None
+
+    #: Where /metrics, /healthz and /readyz are served; None: nowhere.
+    tuner_metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    metrics_host: str = "127.0.0.1"
+    #: /healthz fails after so long without a whole tick; a database that is away is none of its business.
+    stuck_secs: float = Field(default=60.0, gt=0)
 
     #: Pause between two ticks of the loop.
     tick_secs: float = Field(default=0.15, gt=0)
@@ -32,7 +45,7 @@ class TunerSettings(BaseSettings):
     #: Traces of the best so many results go to a child that opens a search.
     known_traces: int = Field(default=128, gt=0)
 
-    #: Candidates of a round, and of round 0, unless the search's options say otherwise. Small, because
+    #: Candidates of a round, and of the first two, unless the search's options say otherwise. Small, because
     #: a round learns only from the rounds up to the one before last.
     batch_size: int = Field(default=16, gt=0)
     first_batch_size: int = Field(default=16, gt=0)

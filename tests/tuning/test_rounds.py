@@ -86,7 +86,7 @@ def test_round_three_waits_for_rounds_zero_and_one(open_trials: list[OpenTrials]
 def test_the_first_round_is_small_and_options_decide() -> None:
     large = replace(SEARCH, options={"batch_size": 32})
     assert batch_size(large, SETTINGS) == 32
-    assert batch_size(replace(large, rounds=0), SETTINGS) == 16
+    assert [batch_size(replace(large, rounds=rounds), SETTINGS) for rounds in (0, 1, 2)] == [16, 16, 32]
     assert batch_size(replace(SEARCH, options={"batch_size": 4}, rounds=0), SETTINGS) == 4
 
 
