@@ -1,5 +1,6 @@
 """Fixtures that every room's tests share: a fresh database on both engines, and a broker."""
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -11,6 +12,11 @@ from sqlalchemy import Engine, make_url, text
 from db.session import connect
 from db.tables import Row
 from tests.servers import run_postgres, run_valkey
+
+
+# TVM's thread pool binds the thread that starts it to one core, and every process that the tests start later
+# would inherit that: a worker would find a device of one core.
+os.environ["TVM_BIND_THREADS"] = "0"
 
 
 @pytest.fixture(scope="session")

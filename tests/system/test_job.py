@@ -44,9 +44,11 @@ def test_each_trial_says_what_became_of_it(service: Service, tuned_mm_relu: dict
 def test_a_record_is_published_only_after_a_second_measurement(
     service: Service, tuned_mm_relu: dict[str, Any]
 ) -> None:
-    confirmations = [t for t in service.trials(tuned_mm_relu["id"]) if t["purpose"] == "confirm"]
     record = service.get(f"/v1/records/{tuned_mm_relu['tasks'][0]['record_id']}")
-    assert [t for t in confirmations if t["outcome"] == "ok"]
+    jobs = service.get("/v1/jobs", page_size=100)["jobs"]
+    # The record may be one that another job on this workload found.
+    trials = [t for job in jobs for t in service.trials(job["id"]) if t["trace_hash"] == record["trace_hash"]]
+    assert {trial["purpose"] for trial in trials if trial["outcome"] == "ok"} >= {"search", "confirm"}
     assert record["latency_secs"] == pytest.approx(np.median(record["run_secs"]), rel=1e-6)
 
 
