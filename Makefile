@@ -1,4 +1,5 @@
 # Everything a person runs. Each target sets up what it needs: Python 3.11, git and make are enough.
+ARGS ?= stock
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -44,8 +45,8 @@ test: setup ## Every test, on SQLite, PostgreSQL and Valkey started from wheels
 test-fast: setup ## The tests that start no service
 	$(BIN)/pytest -m 'not system'
 
-bench: setup ## Evolution against random search, and where the seconds of a job go
-	$(BIN)/python -m bench
+bench: setup ## The service against stock ms.tune_tir; ARGS="stock --workloads GMM-512,SFM --trials 128"
+	$(BIN)/python -m bench $(ARGS)
 
 constraints: ## Freeze the versions of the current virtual environment into constraints.txt
 	$(BIN)/python -m pip freeze --exclude-editable | sed '/ @ /d' > constraints.txt

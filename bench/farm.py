@@ -1,17 +1,20 @@
 """The embedded service as a benchmark uses it: one job at a time over REST."""
 
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from db.states import JobState
+from db.states import JobState, Outcome, Purpose, TrialState
 from services.server.launch import launch
 
-_POLL_SECS = 0.2
+_POLL_SECS = 0.1
+_PAGE = 200
 
 
 class Farm:
@@ -29,40 +32,59 @@ class Farm:
             job = self._get(f"/v1/jobs/{job['id']}")
         if job["state"] != "succeeded":
             raise RuntimeError(f"{body['name']} {job['state']}: {job['error']}")
-        return job
+        return dict(job)
+
+    def trials(self, job_id: str) -> list[dict[str, Any]]:
+        """All trials of a job, of every purpose, in the order in which they were suggested."""
+        trials: list[dict[str, Any]] = []
+        params: dict[str, Any] = {"page_size": _PAGE}
+        while True:
+            page = self._get(f"/v1/jobs/{job_id}/trials", **params)
+            trials += page["trials"]
+            if not page["next_page_token"]:
+                return sorted(trials, key=lambda trial: int(trial["id"]))
+            params["page_token"] = page["next_page_token"]
 
     def best_so_far(self, job_id: str) -> list[float | None]:
         """Best latency (seconds) after each search trial, in the order in which they were suggested."""
         curve: list[float | None] = []
         best: float | None = None
-        for trial in self._search_trials(job_id):
-            if trial["outcome"] == "ok":
+        for trial in searched(self.trials(job_id)):
+            if trial["outcome"] == Outcome.OK:
                 best = min(best or trial["latency_secs"], trial["latency_secs"])
             curve.append(best)
         return curve
 
     def best_trace(self, task_id: int) -> Any:
+        """The trace of the record that a consumer gets."""
         return self._get(f"/v1/tasks/{task_id}/record")["trace"]
 
-    def _search_trials(self, job_id: str) -> list[dict[str, Any]]:
-        trials: list[dict[str, Any]] = []
-        params: dict[str, Any] = {"page_size": 200}
-        while True:
-            page = self._get(f"/v1/jobs/{job_id}/trials", **params)
-            trials += [trial for trial in page["trials"] if trial["purpose"] == "search"]
-            if not page["next_page_token"]:
-                return sorted(trials, key=lambda trial: trial["id"])
-            params["page_token"] = page["next_page_token"]
+    def trial_trace(self, trial_id: int) -> Any:
+        return self._get(f"/v1/trials/{trial_id}")["trace"]
 
     def _get(self, path: str, **params: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self._http.get(path, params=params).raise_for_status().json()
         return answer
 
 
+def searched(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The trials that a job is charged for, as far as they have an outcome."""
+    ended = (TrialState.DONE, TrialState.FAILED)
+    return [trial for trial in trials if trial["purpose"] == Purpose.SEARCH and trial["state"] in ended]
+
+
+def epoch_secs(time_text: str) -> float:
+    """Of a time as the API writes it."""
+    return datetime.fromisoformat(time_text).timestamp()
+
+
 @contextmanager
-def running_farm(data_dir: Path) -> Iterator[Farm]:
+def running_farm() -> Iterator[Farm]:
     """An embedded service on a fresh data directory."""
-    with launch(data_dir) as service:
+    with (
+        tempfile.TemporaryDirectory(prefix="tilefarm-bench-") as directory,
+        launch(Path(directory) / "data") as service,
+    ):
         headers = {"Authorization": f"Bearer {service.token}"}
         with httpx.Client(base_url=service.url, headers=headers, timeout=30.0) as http:
             yield Farm(http, service.target)

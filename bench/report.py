@@ -1,39 +1,16 @@
-"""Tables in Markdown, written between markers of docs/benchmarks.md."""
+"""Where results go: JSON to .bench/, Markdown between markers of docs/benchmarks.md, pictures beside it."""
 
-import statistics
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-_MILESTONES = (0.25, 0.5, 1.0)
+DOCUMENT = Path("docs/benchmarks.md")
+PICTURES = Path("docs/benchmarks")
+RESULTS = Path(".bench")
 
 
-def table(results: Mapping[str, Any]) -> str:
-    """Evolution against random search, then where the seconds of a job went."""
-    runs: Sequence[Mapping[str, Any]] = results["runs"]
-    flops = results["flops"]
-    trials = results["trials"]
-    head = [f"after {max(1, round(part * trials))} trials, µs" for part in _MILESTONES]
-    untuned = _micros(results["untuned_secs"])
-    lines = [
-        f"{results['workload']}, {trials} trials a run, target `{_target(results['target'])}`.",
-        f"The untuned module takes {untuned} µs.",
-        "",
-        f"| strategy | seed | {' | '.join(head)} | final, careful, µs | GFLOP/s | wall, s | not ok |",
-        "|---" * (len(head) + 6) + "|",
-    ]
-    for run in sorted(runs, key=lambda run: (run["strategy"], run["seed"])):
-        best = [_at(run["curve"], round(part * trials)) for part in _MILESTONES]
-        failed = sum(count for outcome, count in run["outcomes"].items() if outcome != "ok")
-        lines.append(
-            f"| {run['strategy']} | {run['seed']} | {' | '.join(_micros(secs) for secs in best)} "
-            f"| {run['careful_secs'] * 1e6:.1f} | {flops / run['careful_secs'] / 1e9:.0f} "
-            f"| {run['wall_secs']:.1f} | {failed} |"
-        )
-    return "\n".join([*lines, "", _ratio(runs), "", *_stages(runs)])
-
-
-def write_section(path: Path, name: str, text: str) -> None:
+def write_section(name: str, text: str, *, path: Path = DOCUMENT) -> None:
     """Replace what stands between `<!-- name -->` and `<!-- /name -->`, or append it."""
     old = path.read_text() if path.exists() else "# Benchmarks\n"
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
@@ -45,36 +22,29 @@ def write_section(path: Path, name: str, text: str) -> None:
         path.write_text(f"{old.rstrip()}\n\n{section}\n")
 
 
-def _ratio(runs: Sequence[Mapping[str, Any]]) -> str:
-    medians = {
-        strategy: statistics.median(run["careful_secs"] for run in runs if run["strategy"] == strategy)
-        for strategy in ("evolutionary", "random")
-    }
-    ratio = medians["random"] / medians["evolutionary"]
-    return (
-        f"Median over the seeds: random {_micros(medians['random'])} µs, "
-        f"evolutionary {_micros(medians['evolutionary'])} µs: {ratio:.2f}× as fast."
-    )
+def write_json(name: str, results: Mapping[str, Any]) -> Path:
+    """Under .bench/; the raw data behind a table."""
+    path = RESULTS / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=1))
+    return path
 
 
-def _stages(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Seconds by stage, summed over processes: they may exceed the wall-clock."""
-    names = sorted({name for run in runs for name in run["stage_secs"]})
-    lines = [f"| stage, s | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    for strategy in ("evolutionary", "random"):
-        mine = [run["stage_secs"] for run in runs if run["strategy"] == strategy]
-        means = [statistics.mean(stage.get(name, 0.0) for stage in mine) for name in names]
-        lines.append(f"| {strategy}, mean | {' | '.join(f'{secs:.1f}' for secs in means)} |")
-    return lines
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [_line(head), "|---" * len(head) + "|", *(_line(row) for row in rows)]
 
 
-def _at(curve: Sequence[float | None], trials: int) -> float | None:
-    return curve[min(trials, len(curve)) - 1] if curve else None
-
-
-def _micros(secs: float | None) -> str:
+def micros(secs: float | None) -> str:
     return "–" if secs is None else f"{secs * 1e6:.1f}"
 
 
-def _target(target: Mapping[str, Any]) -> str:
+def number(value: float | None, digits: int = 1) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def target_text(target: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in target.items())
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

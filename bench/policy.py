@@ -1,0 +1,103 @@
+"""`python -m bench policy`: whether a search's measure policy ranks as a long careful reference does.
+
+Random candidates of a workload are timed by the worker's own Measurer, in the order of a search, and by the
+careful evaluator. A cut-off candidate counts with its bound.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections import Counter
+from typing import Any
+
+from bench import agreement, candidates, evaluate, machine, report, suite
+from bench.measuring import Measuring, measuring
+from db.states import Outcome
+from services.tuning.settings import TunerSettings
+from workers.messages import MeasurePolicy
+
+_TOP = 8
+_CARE = evaluate.Care(repeats=10, repeat_ms=50.0, processes=2)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workloads", default="GMM-512,SFM,C2D-a")
+    parser.add_argument("--count", type=int, default=32, help="candidates of each workload")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--policy", type=json.loads, default={}, help="overrides of MeasurePolicy, as JSON")
+    parser.add_argument("--dry", action="store_true", help="leave docs/ as it is")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    policy = MeasurePolicy(**arguments.policy)
+    confirmed = TunerSettings(database_url="", broker_url="").confirm_count
+    results = []
+    for name in arguments.workloads.split(","):
+        if name not in suite.names():
+            raise SystemExit(f"no workload {name}; known are {', '.join(suite.names())}")
+        drawn = candidates.draw(name, count=arguments.count, seed=arguments.seed)
+        with measuring(drawn["target"]) as fast:
+            results.append(_compare(name, drawn, fast, policy, confirmed=confirmed))
+    text = table(results, str(machine.this_machine()))
+    print(text)
+    report.write_json("policy.json", {"results": results})
+    if not arguments.dry:
+        report.write_section("policy", text)
+    return 0
+
+
+def table(results: list[dict[str, Any]], where: str) -> str:
+    """Markdown."""
+    confirmed = results[0]["confirmed"]
+    head = ["workload", "candidates", "cut off", "failed", "Spearman", f"top-{_TOP} recall", "regret"]
+    head += [f"regret, best {confirmed} confirmed", "device, ms a candidate"]
+    rows = [
+        [
+            *(result["workload"], str(result["count"]), str(result["cut_off"]), str(result["failed"])),
+            *(f"{result['spearman']:.3f}", f"{result['recall']:.2f}", f"{result['regret']:.3f}"),
+            *(f"{result['confirmed_regret']:.3f}", f"{result['device_ms']:.1f}"),
+        ]
+        for result in results
+    ]
+    care = (
+        f"{_CARE.processes} processes, {_CARE.repeats} repeats of {_CARE.repeat_ms:.0f} ms each, interleaved"
+    )
+    words = (
+        f"{where}. The search's measure policy against a careful reference ({care}) on random candidates; "
+        "regret is the careful latency of what the policy calls best, over the best."
+    )
+    return "\n".join([words, "", *report.markdown_table(head, rows)])
+
+
+def _compare(
+    name: str, drawn: dict[str, Any], fast: Measuring, policy: MeasurePolicy, *, confirmed: int
+) -> dict[str, Any]:
+    began = time.monotonic()
+    outcomes = fast.outcomes(drawn["module"], drawn["traces"], policy)
+    wall_secs = time.monotonic() - began
+    timed = [outcome for outcome in outcomes if outcome.run_secs]
+    traces = {str(outcome.trial_id): json.loads(drawn["traces"][outcome.trial_id]) for outcome in timed}
+    times = evaluate.timed(drawn["module"], traces, drawn["target"], _CARE)
+    quick = [statistics.median(outcome.run_secs or ()) for outcome in timed]
+    careful = [times[str(outcome.trial_id)].secs for outcome in timed]
+    stages = [outcome.stage_secs for outcome in timed]
+    device_secs = [sum(stage.get(part, 0.0) for part in ("load", "check", "measure")) for stage in stages]
+    counts = Counter(outcome.outcome for outcome in outcomes)
+    return {
+        "workload": name,
+        "count": len(timed),
+        "cut_off": counts[Outcome.CUT_OFF],
+        "failed": len(outcomes) - len(timed),
+        "outcomes": dict(counts),
+        "spearman": agreement.spearman(quick, careful),
+        "recall": agreement.recall(quick, careful, count=_TOP),
+        "regret": agreement.regret(quick, careful),
+        "confirmed": confirmed,
+        "confirmed_regret": agreement.regret(quick, careful, confirmed=confirmed),
+        "device_ms": 1e3 * statistics.fmean(device_secs),
+        "wall_secs": wall_secs,
+        "quick_secs": quick,
+        "careful_secs": careful,
+        "repeats": [len(outcome.run_secs or ()) for outcome in timed],
+    }

@@ -1,0 +1,51 @@
+"""Runs and comparisons with round figures."""
+
+from bench.comparison import Comparison, Judged, careful_curve
+from bench.curves import Point, Run
+
+POINTS = (
+    Point(trials=4, secs=10.0, latency_secs=4e-3, trace="a"),
+    Point(trials=16, secs=20.0, latency_secs=2e-3, trace="b"),
+    Point(trials=60, secs=40.0, latency_secs=1e-3, trace="c"),
+)
+
+
+def a_run(side: str, *, seed: int = 0, wall_secs: float = 100.0, cpu_secs: float = 150.0) -> Run:
+    return Run(
+        side=side,
+        workload="GMM-512",
+        seed=seed,
+        trials=64,
+        trials_done=64,
+        wall_secs=wall_secs,
+        cpu_secs=cpu_secs,
+        first_secs=9.0,
+        points=POINTS,
+        final=[["trace"], []],
+        outcomes={"ok": 64},
+        stage_secs={"build": 3.0},
+    )
+
+
+def judged(run: Run, *, final_secs: float, careful: tuple[float, ...] = (4e-3, 2e-3, 1e-3)) -> Judged:
+    return Judged(
+        run=run,
+        curve=careful_curve(run, careful, run.points, final_secs=final_secs),
+        final_secs=final_secs,
+        flushed_secs=2 * final_secs,
+        difference=1e-6,
+    )
+
+
+def a_comparison(*runs: Judged) -> Comparison:
+    return Comparison(
+        workload="GMM-512",
+        flops=2.0e9,
+        trials=64,
+        options={},
+        target={"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2},
+        machine="a CPU, 2 cores",
+        commit="abc",
+        untuned_secs=0.1,
+        runs=runs,
+    )
