@@ -13,7 +13,6 @@ from db.session import connect
 from db.tables import Row
 from tests.servers import run_postgres, run_valkey
 
-
 # TVM's thread pool binds the thread that starts it to one core, and every process that the tests start later
 # would inherit that: a worker would find a device of one core.
 os.environ["TVM_BIND_THREADS"] = "0"
