@@ -101,4 +101,6 @@ class WorkerState(StrEnum):
 
     RUNNING = "running"
     DRAINING = "draining"
+    #: By itself: its device has become slower than it was. It takes nothing, and returns when it is well.
+    QUARANTINED = "quarantined"
     LEFT = "left"

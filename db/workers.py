@@ -78,9 +78,18 @@ def join(session: Session, new: NewWorker) -> str:
 
 
 def beat(
-    session: Session, worker_id: str, *, holding: Sequence[tuple[int, int]], stage_secs: Mapping[str, float]
+    session: Session,
+    worker_id: str,
+    *,
+    holding: Sequence[tuple[int, int]],
+    stage_secs: Mapping[str, float],
+    quarantined: bool = False,
+    facts: Mapping[str, Any] | None = None,
 ) -> WorkerState | None:
-    """Note a heartbeat; the state that is wanted of the worker, or None where it has left or never joined."""
+    """Note a heartbeat; the state that is wanted of the worker, or None where it has left or never joined.
+
+    `facts` are added to the row's, by name. The worker itself knows whether it is quarantined.
+    """
     statement = (
         update(WorkerRow)
         .where(WorkerRow.id == worker_id, WorkerRow.state != WorkerState.LEFT)
@@ -88,12 +97,16 @@ def beat(
             heartbeat_at=utc_now(),
             holding=[list(held) for held in holding],
             stage_secs=dict(stage_secs),
-            state=WorkerRow.desired_state,
+            state=WorkerState.QUARANTINED if quarantined else WorkerRow.desired_state,
         )
         .returning(WorkerRow.desired_state)
         .execution_options(synchronize_session=False)
     )
     desired = session.scalars(statement).first()
+    if desired is not None and facts:
+        which = WorkerRow.id == worker_id
+        known = session.scalars(select(WorkerRow.facts).where(which)).one()
+        session.execute(update(WorkerRow).where(which).values(facts={**known, **facts}))
     return None if desired is None else WorkerState(desired)
 
 

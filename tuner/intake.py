@@ -85,6 +85,7 @@ def _function(name: str, func: Any, space: Any) -> Answer:
         "shash": workload.shash,
         "module": workload.module,
         "flops": workload.flops,
+        "parameters": list(workload.parameters),
         "args": [{"shape": list(shape), "dtype": dtype} for shape, dtype in workload.args],
         "warnings": [] if workload.had_noalias else [_no_noalias(name)],
         "space": canonical,

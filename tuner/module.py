@@ -37,6 +37,8 @@ class Workload:
     flops: float
     #: (shape, dtype) by parameter.
     args: tuple[tuple[tuple[int, ...], str], ...]
+    #: Names of the parameters, in order, as submitted.
+    parameters: tuple[str, ...]
     #: False where the caller did not promise it: then the caller's own compile keeps slower code.
     had_noalias: bool
 
@@ -106,6 +108,7 @@ def workload_of(name: str, func: Any) -> Workload:
         module=text,
         flops=_flops(name, mod),
         args=args,
+        parameters=tuple(str(param.name) for param in func.params),
         had_noalias=bool(_attr(func, _NOALIAS)),
     )
 

@@ -9,7 +9,6 @@ the final answer {"outcome", "run_secs", "error", "stage_secs"}. Token in: {"ref
 "threads", "best_latency_secs"}. Out: the final answer.
 """
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +17,15 @@ from typing import Any
 
 from db.states import Outcome
 from sandbox.channel import Channel
+from tuner.target import make_target
 from tuner.tvm_light import load_tvm
+from workers.cache_flush import flusher
 from workers.compare import difference
 from workers.inputs import Array
 from workers.messages import MAX_ERROR_CHARS, MeasurePolicy
 from workers.program import ENTRY, Program, compile_module, link, load_module, replay
 from workers.reference_files import Reference, read_reference
-from workers.timing import cut_off, probe, repeats, start_thread_pool, timed_call
+from workers.timing import cut_off, probe, repeats, take_cores, timed_call
 
 #: A first run that takes more than this share of the time limit stays the only one.
 _ONE_RUN_SHARE = 0.25
@@ -65,7 +66,8 @@ def run(channel: Channel) -> None:
         program = _build(order, stages)
         channel.send({"built": True, "stage_secs": stages.secs})
         token, _ = channel.recv()
-        run_secs = _measure(program, token, MeasurePolicy.from_json(order["policy"]), stages)
+        policy = MeasurePolicy.from_json(order["policy"])
+        run_secs = _measure(program, token, policy, stages, target=order["target"])
         answer: dict[str, Any] = {"outcome": Outcome.OK, "run_secs": run_secs, "error": None}
     except _Ended as ended:
         answer = {"outcome": ended.outcome, "run_secs": ended.run_secs, "error": ended.error}
@@ -87,10 +89,17 @@ def _build(order: dict[str, Any], stages: _Stages) -> Program:
         return link(runtime, linker=order["linker"], directory=Path.cwd())
 
 
-def _measure(program: Program, token: dict[str, Any], policy: MeasurePolicy, stages: _Stages) -> list[float]:
+def _measure(
+    program: Program,
+    token: dict[str, Any],
+    policy: MeasurePolicy,
+    stages: _Stages,
+    *,
+    target: dict[str, Any],
+) -> list[float]:
     tvm = load_tvm()
     with stages.stage("load", Outcome.RUN_ERROR):
-        _take_cores(token["cpus"], token["threads"])
+        take_cores(token["cpus"], token["threads"])
         reference = read_reference(Path(token["reference"]))
         inputs = reference.inputs()
         tensors = [
@@ -118,15 +127,8 @@ def _measure(program: Program, token: dict[str, Any], policy: MeasurePolicy, sta
         if limit is not None and probe_secs > limit.limit_secs:
             ratio = probe_secs / limit.limit_secs * policy.cut_off_ratio
             raise _Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
-        return repeats(call, evaluate, estimate_secs=probe_secs, policy=policy)
-
-
-def _take_cores(cpus: list[int], threads: int) -> None:
-    os.sched_setaffinity(0, cpus)
-    if sorted(cpus) != list(range(len(cpus))):
-        # TVM would bind its threads from core 0 on.
-        os.environ["TVM_BIND_THREADS"] = "0"
-    start_thread_pool(threads)
+        flush = flusher(tensors, target=make_target(target)) if policy.flush_cache else None
+        return repeats(call, evaluate, estimate_secs=probe_secs, policy=policy, flush=flush)
 
 
 def _fill(tensors: list[Any], inputs: list[Array]) -> None:

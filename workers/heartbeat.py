@@ -12,6 +12,7 @@ import structlog
 from workers.errors import JoinRefused
 from workers.holding import Holding
 from workers.membership import Membership
+from workers.selftester import DeviceReport
 
 _log = structlog.get_logger(__name__)
 
@@ -25,12 +26,14 @@ class Heartbeat:
         membership: Membership,
         holding: Holding,
         stage_secs: Callable[[], Mapping[str, float]],
+        device_report: Callable[[], DeviceReport],
         set_draining: Callable[[bool], None],
         every_secs: float,
     ) -> None:
         self._membership = membership
         self._holding = holding
         self._stage_secs = stage_secs
+        self._device_report = device_report
         self._set_draining = set_draining
         self._every_secs = every_secs
         self._draining = False
@@ -52,11 +55,13 @@ class Heartbeat:
                 _log.warning("heartbeat_failed", kind=type(error).__name__, reason=str(error))
 
     def _beat(self) -> None:
-        orders = self._membership.heartbeat(holding=self._holding.held(), stage_secs=self._stage_secs())
+        orders = self._membership.heartbeat(
+            holding=self._holding.held(), stage_secs=self._stage_secs(), report=self._device_report()
+        )
         if orders.drop:
             _log.info("attempts_dropped", attempts=orders.drop)
             self._holding.drop(orders.drop)
         if orders.drain != self._draining:
             _log.info("draining_changed", draining=orders.drain)
-            self._set_draining(orders.drain)
             self._draining = orders.drain
+        self._set_draining(orders.drain)

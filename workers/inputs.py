@@ -46,6 +46,8 @@ class InputRule:
     integer_low: int
     integer_high: int
     positive_floats: bool = False
+    #: (parameter's position, low, high): integers that have a range of their own, such as indices.
+    ranges: tuple[tuple[int, int, int], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,8 +76,10 @@ def _fill(parameter: Parameter, rule: InputRule, index: int) -> Array:
         return generator.integers(0, 2, parameter.shape, dtype=np.uint8).astype(dtype)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
-        low = max(rule.integer_low, int(limits.min))
-        high = max(low + 1, min(rule.integer_high, int(limits.max)))
+        own = {position: (low, high) for position, low, high in rule.ranges}
+        low, high = own.get(index, (rule.integer_low, rule.integer_high))
+        low = max(low, int(limits.min))
+        high = max(low + 1, min(high, int(limits.max)))
         return generator.integers(low, high, parameter.shape, dtype=dtype)
     low_float, high_float = _POSITIVE if rule.positive_floats else _SIGNED
     wide = np.float64 if dtype == np.float64 else np.float32

@@ -22,17 +22,21 @@ from sandbox.fork_server import ForkServer
 from workers.app import make_app, publish_result
 from workers.consumer import SteadyConsumer
 from workers.device import DetectedTarget, Device, detect_target, find_device, host_name
-from workers.errors import JoinRefused
+from workers.consuming import Consuming
+from workers.errors import DeviceError, JoinRefused
 from workers.heartbeat import Heartbeat
 from workers.holding import Holding
 from workers.measure import Measurer
 from workers.membership import Joined, Membership
-from workers.messages import TrialOutcome, TrialStarted
+from workers.messages import MeasureChunk, TrialOutcome, TrialStarted
 from workers.reference import ReferenceCache
 from workers.settings import WorkerSettings
 from workers.steps import register_steps
+from workers.selftest import REFERENCE_KERNEL, DeviceTester
+from workers.selftester import SelfTester
 
 _log = structlog.get_logger(__name__)
+from workers.turn import Turn
 
 
 def run(settings: WorkerSettings) -> None:
@@ -84,15 +88,34 @@ def _serve(
     if broker_url is None:
         raise JoinRefused("neither TILEFARM_BROKER_URL nor the API names a broker")
     app = make_app(broker_url)
-    holding = Holding()
+    holding, turn = Holding(), Turn()
     measurer = _measurer(settings, server, device, detected, membership, holding, app)
-    register_steps(app, measure=measurer.run)
     worker = _celery_worker(app, name=f"{host_name()}-{device.name}", queues=joined.queues)
     heartbeat = Heartbeat(
         membership=membership,
+    consuming = Consuming(worker, joined.queues)
+    selftester = SelfTester(
+        tester=DeviceTester(server=server, device=device, target=detected.target, turn=turn),
+        turn=turn,
+        history=settings.work_dir / "selftest" / f"{device.name}.jsonl",
+        device_class=device.device_class,
+        kernel=f"{REFERENCE_KERNEL} tvm {detected.tvm_version}",
+        every_secs=settings.worker_selftest_secs,
+        drift_limit=settings.worker_drift_limit,
+        set_quarantined=consuming.set_quarantined,
+    )
+
+    def measure(chunk: MeasureChunk) -> None:
+        if selftester.quarantined:
+            raise DeviceError("the device is in quarantine")
+        with turn.chunk():
+            measurer.run(chunk)
+
+    register_steps(app, measure=measure)
         holding=holding,
         stage_secs=measurer.stage_secs,
-        set_draining=lambda draining: _set_draining(worker, joined.queues, draining=draining),
+        device_report=selftester.report,
+        set_draining=consuming.set_draining,
         every_secs=joined.heartbeat_secs,
     )
 
@@ -115,14 +138,17 @@ def _measurer(
     server: ForkServer,
     device: Device,
     detected: DetectedTarget,
+        turn.end_test()
     membership: Membership,
     holding: Holding,
     app: Celery,
+    selftester.start()
 ) -> Measurer:
     linker = shutil.which("ld") if settings.worker_linker == "auto" else None
 
     def publish(obj: TrialStarted | TrialOutcome) -> None:
         try:
+        selftester.stop()
             publish_result(app, obj, timeout_secs=settings.publish_timeout_secs)
         except OperationalError as error:
             _log.error("result_lost", trial_id=obj.trial_id, attempt=obj.attempt, reason=str(error))
@@ -179,13 +205,3 @@ def _celery_worker(app: Celery, *, name: str, queues: tuple[str, ...]) -> Any:
             without_mingle=True,
             without_heartbeat=True,
         )
-
-
-def _set_draining(worker: Any, queues: tuple[str, ...], *, draining: bool) -> None:
-    """A draining worker takes no further chunk from its queues; it finishes what it holds."""
-    consumer = worker.consumer
-    if consumer is None:
-        return
-    change = consumer.cancel_task_queue if draining else consumer.add_task_queue
-    for queue in queues:
-        consumer.call_soon(change, queue)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from db.states import Outcome, Purpose
 from sandbox.fork_server import ForkServer
+from workers.cores import Cores, divide
 from workers.device import Device
 from workers.errors import ReferenceFailed
 from workers.holding import Attempt, Holding
@@ -157,18 +158,18 @@ class _Run:
         """Shots in order, each built or failed; at most `max_waiting` are ahead of the one yielded."""
         plans = plan(self.chunk)
         ahead = self.measurer.max_waiting
-        with ThreadPoolExecutor(len(self._build_cpus), thread_name_prefix="build") as pool:
+        with ThreadPoolExecutor(len(self._cores.build_cpus), thread_name_prefix="build") as pool:
             try:
                 self._start(pool, plans, ahead)
                 while self._waiting:
-                    if self._takes_turns:
+                    if self._cores.takes_turns:
                         for _, _, future in self._waiting:
                             future.result()
                     planned, shot, future = self._waiting[0]
                     future.result()
                     yield planned, shot
                     self._waiting.popleft()
-                    if not self._takes_turns:
+                    if not self._cores.takes_turns:
                         self._start(pool, plans, 1)
                     elif not self._waiting:
                         self._start(pool, plans, ahead)
@@ -207,15 +208,15 @@ class _Run:
             "policy": dataclasses.asdict(self.chunk.policy),
             "linker": self.measurer.linker,
         }
-        shot.build(order, cpus=self._build_cpus, threads=self._threads)
+        shot.build(order, cpus=self._cores.build_cpus, threads=self._cores.threads)
 
     def _measure(self, planned: Planned, shot: Shot) -> None:
         device = self.measurer.device
         searching = planned.order.purpose == Purpose.SEARCH
         token = Token(
             reference=self.reference,
-            cpus=device.cpus[-self._threads :],
-            threads=self._threads,
+            cpus=self._cores.measure_cpus,
+            threads=self._cores.threads,
             best_latency_secs=self.best_secs if searching else None,
         )
         with device.exclusive():
@@ -226,16 +227,5 @@ class _Run:
             self.best_secs = latency_secs if self.best_secs is None else min(latency_secs, self.best_secs)
 
     @property
-    def _threads(self) -> int:
-        """Cores that the target names, as far as the device has them."""
-        return max(1, min(int(self.chunk.target.get("num-cores", 1)), len(self.measurer.device.cpus)))
-
-    @property
-    def _takes_turns(self) -> bool:
-        return self._threads >= len(self.measurer.device.cpus)
-
-    @property
-    def _build_cpus(self) -> tuple[int, ...]:
-        """All cores in turns, else those that no measurement takes."""
-        cpus = self.measurer.device.cpus
-        return cpus if self._takes_turns else cpus[: -self._threads]
+    def _cores(self) -> Cores:
+        return divide(self.chunk.target, self.measurer.device.cpus)

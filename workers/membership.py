@@ -10,6 +10,7 @@ import structlog
 
 from workers.errors import JoinRefused
 from workers.holding import Attempt
+from workers.selftester import DeviceReport
 
 _log = structlog.get_logger(__name__)
 _TIMEOUT_SECS = 10.0
@@ -59,6 +60,8 @@ class Membership:
         )
         self._lock = threading.Lock()
         self._joined: Joined | None = None
+        #: Of the device, as the API has them besides the announcement's.
+        self._told_facts: dict[str, Any] = {}
 
     @property
     def worker_id(self) -> str:
@@ -78,15 +81,27 @@ class Membership:
             stopped.wait(_RETRY_SECS)
         return None
 
-    def heartbeat(self, *, holding: Sequence[Attempt], stage_secs: Mapping[str, float]) -> Orders:
-        """Tell what is held; joins again where the API knows this worker no more. Raises httpx.HTTPError."""
-        body = {"holding": [list(attempt) for attempt in holding], "stage_secs": dict(stage_secs)}
+    def heartbeat(
+        self, *, holding: Sequence[Attempt], stage_secs: Mapping[str, float], report: DeviceReport
+    ) -> Orders:
+        """Tell what is held, and of the device what is new.
+
+        Joins again where the API knows this worker no more. Raises httpx.HTTPError.
+        """
+        body: dict[str, Any] = {
+            "holding": [list(attempt) for attempt in holding],
+            "stage_secs": dict(stage_secs),
+            "quarantined": report.quarantined,
+        }
+        if report.facts != self._told_facts:
+            body["facts"] = report.facts
         response = self._client.post(f"/v1/workers/{self.worker_id}:heartbeat", json=body)
         if response.status_code == httpx.codes.NOT_FOUND:
             _log.warning("worker_forgotten", worker_id=self.worker_id)
             self._join()
             return Orders(drop=(), drain=False)
         response.raise_for_status()
+        self._told_facts = report.facts
         answer = response.json()
         drop = tuple(Attempt(int(trial_id), int(attempt)) for trial_id, attempt in answer["drop"])
         return Orders(drop=drop, drain=bool(answer["drain"]))
@@ -109,6 +124,6 @@ class Membership:
             raise JoinRefused(f"the API refused this worker: {response.status_code} {response.text[:1000]}")
         response.raise_for_status()
         joined = Joined.from_json(response.json())
-        self._joined = joined
+        self._joined, self._told_facts = joined, {}
         _log.info("worker_joined", worker_id=joined.worker_id, queues=joined.queues)
         return joined

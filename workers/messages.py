@@ -72,12 +72,21 @@ class MeasurePolicy:
     #: Integer inputs are drawn from [low, high).
     integer_low: int = 0
     integer_high: int = 8
+    #: (position, low, high) of integer parameters that have a range of their own, such as indices.
+    input_ranges: tuple[tuple[int, int, int], ...] = ()
     #: Fresh processes for each side of a confirmation.
     confirm_processes: int = 3
 
     @classmethod
     def from_json(cls, obj: dict[str, Any]) -> Self:
-        return _from_json(cls, obj)
+        fields = dict(obj)
+        try:
+            ranges = [(int(position), int(low), int(high)) for position, low, high in fields["input_ranges"]]
+        except (TypeError, ValueError) as error:
+            raise MessageError(f"the policy's input_ranges do not read: {error}") from error
+        except KeyError:
+            return _from_json(cls, fields)
+        return _from_json(cls, {**fields, "input_ranges": tuple(ranges)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,4 +12,5 @@ import tvm.s_tir.schedule  # noqa: E402, F401 - the same
 
 import workers.candidate  # noqa: E402 - the same
 import workers.detect_child  # noqa: E402 - the same
-import workers.reference_child  # noqa: E402, F401 - the same
+import workers.reference_child  # noqa: E402 - the same
+import workers.selftest_child  # noqa: E402, F401 - the same

@@ -100,6 +100,7 @@ def _rule(chunk: MeasureChunk) -> InputRule:
         input_seed=policy.input_seed,
         integer_low=policy.integer_low,
         integer_high=policy.integer_high,
+        ranges=policy.input_ranges,
     )
 
 

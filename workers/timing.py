@@ -5,11 +5,9 @@ import os
 import signal
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from tuner.tvm_light import load_tvm
 from workers.messages import MeasurePolicy
@@ -27,7 +25,6 @@ _MOST_PROBES = 4
 _MOST_CALLS = 100_000
 #: Repeats end when they have taken this share of the run's time limit.
 _BUDGET_SHARE = 0.5
-_FLUSH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,21 +73,21 @@ def repeats(
     *,
     estimate_secs: float,
     policy: MeasurePolicy,
+    flush: Callable[[], None] | None = None,
 ) -> list[float]:
     """Seconds per call, one number for each repeat, until their mean is known well enough.
 
-    `evaluate(number)` is the mean over `number` calls by TVM's own evaluator. Repeats end when the relative
-    standard error is below the policy's target, at `max_repeat`, or when the time limit comes near; there
-    is always one.
+    `evaluate(number)` is the mean over `number` calls by TVM's own evaluator. `flush`, where the policy asks
+    for it, is called before every timed call. Repeats end when the relative standard error is below the
+    policy's target, at `max_repeat`, or when the time limit comes near; there is always one.
     """
-    number = _calls_per_repeat(estimate_secs, policy)
+    number = 1 if flush is not None else _calls_per_repeat(estimate_secs, policy)
     budget_secs = _BUDGET_SHARE * policy.run_timeout_secs
-    flush = np.zeros(_FLUSH_BYTES, dtype=np.uint8) if policy.flush_cache else None
     began = time.perf_counter()
     run_secs: list[float] = []
     while len(run_secs) < policy.max_repeat:
         if flush is not None:
-            flush += 1
+            flush()
         if flush is None and estimate_secs < _SHORT_CALL_SECS:
             run_secs.append(evaluate(number))
         else:
@@ -109,6 +106,15 @@ def relative_error(run_secs: list[float]) -> float:
     return statistics.stdev(run_secs) / math.sqrt(len(run_secs)) / statistics.fmean(run_secs)
 
 
+def take_cores(cpus: Sequence[int], threads: int) -> None:
+    """Let this process, and TVM's threads with it, run on `cpus` from now on."""
+    os.sched_setaffinity(0, cpus)
+    if sorted(cpus) != list(range(len(cpus))):
+        # TVM would bind its threads from core 0 on.
+        os.environ["TVM_BIND_THREADS"] = "0"
+    start_thread_pool(threads)
+
+
 def start_thread_pool(num_cores: int) -> None:
     """TVM's worker threads run before the first timed call, or a good parallel kernel would look bad."""
     # Read by the pool when it starts: its own guess halves the cores.
@@ -118,8 +124,6 @@ def start_thread_pool(num_cores: int) -> None:
 
 
 def _calls_per_repeat(estimate_secs: float, policy: MeasurePolicy) -> int:
-    if policy.flush_cache:
-        return 1
     wanted = math.ceil(policy.min_repeat_ms / 1e3 / max(estimate_secs, 1e-9))
     return min(max(policy.number, wanted), _MOST_CALLS)
 

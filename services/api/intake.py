@@ -50,6 +50,8 @@ class TakenFunction:
     module: str
     flops: float
     args: list[dict[str, Any]]
+    #: Their names, in order.
+    parameters: list[str]
     warnings: list[dict[str, Any]]
     #: The submitted design space in canonical form; None for the default one.
     space: dict[str, Any] | None
@@ -130,7 +132,7 @@ class IntakeChild:
 
 
 def _function(found: Mapping[str, Any]) -> TakenFunction:
-    names = ("name", "shash", "module", "flops", "args", "warnings", "space", "space_hash")
+    names = ("name", "shash", "module", "flops", "args", "parameters", "warnings", "space", "space_hash")
     return TakenFunction(**{name: found[name] for name in names})
 
 

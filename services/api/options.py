@@ -5,7 +5,7 @@ An option counts towards what makes two tasks share one search, so an unknown on
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ _POLICY_BOUNDS: dict[str, tuple[float, float]] = {
     "integer_high": (-(2**31), 2**31 - 1),
     "confirm_processes": (1, 10),
 }
+_MAX_RANGES = 200
 #: Lowest and highest value of each search setting, and whether it is an integer (tuner/search/options.py).
 _SEARCH_BOUNDS: dict[str, tuple[float, float, bool]] = {
     "batch_size": (1, 1024, True),
@@ -50,6 +51,17 @@ class JobOptions:
     #: Only what was given.
     search: dict[str, int | float]
     isolation_key: str
+    #: Lowest and highest + 1 of integer inputs, by parameter name.
+    input_ranges: dict[str, tuple[int, int]]
+
+    def policy_of(self, parameters: Sequence[str]) -> MeasurePolicy:
+        """For a function with these parameters: by position, since names are not part of a workload."""
+        ranges = [
+            (position, *self.input_ranges[name])
+            for position, name in enumerate(parameters)
+            if name in self.input_ranges
+        ]
+        return dataclasses.replace(self.policy, input_ranges=tuple(ranges))
 
 
 def read_options(options: Mapping[str, Any]) -> JobOptions:
@@ -62,17 +74,47 @@ def read_options(options: Mapping[str, Any]) -> JobOptions:
             policy[name] = _in_policy(name, value, faults)
         elif name in _SEARCH_BOUNDS:
             search[name] = _in_search(name, value, faults)
-        elif name != "isolation_key":
+        elif name not in ("isolation_key", "input_ranges"):
             _fault(faults, f"there is no option {name[:80]!r}")
     isolation_key = options.get("isolation_key", "")
     if not isinstance(isolation_key, str) or _ISOLATION_KEY.fullmatch(isolation_key) is None:
         _fault(faults, "isolation_key is at most 120 letters, digits, and any of _.:-")
+    input_ranges = _read_ranges(options.get("input_ranges", {}), faults)
     if not faults:
         made = MeasurePolicy(**policy)
         _check_pairs(made, faults)
     if faults:
         raise InvalidError("bad_option", faults[0].detail, errors=faults)
-    return JobOptions(policy=made, search=search, isolation_key=isolation_key)
+    return JobOptions(policy=made, search=search, isolation_key=isolation_key, input_ranges=input_ranges)
+
+
+def check_ranges(options: JobOptions, functions: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None:
+    """Each range names an integer parameter of some function, given as (names, dtypes); else InvalidError."""
+    integers = {
+        name
+        for names, dtypes in functions
+        for name, dtype in zip(names, dtypes, strict=True)
+        if dtype.startswith(("int", "uint"))
+    }
+    faults: list[ErrorEntry] = []
+    for name in options.input_ranges.keys() - integers:
+        _fault(faults, f"input_ranges: no function has an integer parameter {name[:80]!r}")
+    if faults:
+        raise InvalidError("bad_option", faults[0].detail, errors=faults)
+
+
+def _read_ranges(value: Any, faults: list[ErrorEntry]) -> dict[str, tuple[int, int]]:
+    if not isinstance(value, dict) or len(value) > _MAX_RANGES:
+        _fault(faults, f"input_ranges maps at most {_MAX_RANGES} parameters to [low, high]")
+        return {}
+    ranges: dict[str, tuple[int, int]] = {}
+    for name, pair in value.items():
+        whole = isinstance(pair, list) and len(pair) == 2 and all(type(end) is int for end in pair)
+        if whole and -(2**63) <= pair[0] < pair[1] <= 2**63 - 1:
+            ranges[name] = (pair[0], pair[1])
+        else:
+            _fault(faults, f"input_ranges[{name[:80]!r}] is [low, high], integers, low below high")
+    return ranges
 
 
 def _check_pairs(policy: MeasurePolicy, faults: list[ErrorEntry]) -> None:

@@ -136,6 +136,10 @@ class Heartbeat(_Request):
     #: [[trial_id, attempt], ..]
     holding: list[Held] = Field(default_factory=list, max_length=10_000)
     stage_secs: StageSecs = Field(default_factory=dict, max_length=50)
+    #: The device is slower than its own history; the worker takes nothing until it is well.
+    quarantined: bool = False
+    #: What is new of the device; added to the worker's facts by name.
+    facts: dict[str, JsonValue] = Field(default_factory=dict, max_length=50)
 
 
 class HeartbeatAnswer(_Response):

@@ -23,7 +23,7 @@ from db.tasks import NewTask, SearchKey, find_or_make_search, insert_task
 from db.workloads import NewWorkload, same_hash, store_workload
 from services.api.errors import BadRequestError, InvalidError, UnavailableError
 from services.api.intake import Intake, IntakeChild, TakenFunction
-from services.api.options import JobOptions, read_options
+from services.api.options import JobOptions, check_ranges, read_options
 from services.api.schemas import SubmitJob
 from services.api.settings import ApiSettings
 from services.api.targets import NamedTarget, resolve
@@ -87,6 +87,10 @@ def submit(
         module = child.module(text, request.spaces)
         _check_functions(request, module.functions, settings)
         for _ in range(_MAX_RACES):
+            check_ranges(
+                options,
+                [(item.parameters, [arg["dtype"] for arg in item.args]) for item in module.functions],
+            )
             taken = _Taken(
                 target=target,
                 tvm_version=module.tvm_version,
@@ -303,7 +307,7 @@ def _search_key(
         space_hash=function.space_hash,
         strategy=request.strategy,
         seed=request.seed,
-        policy=dataclasses.asdict(taken.options.policy),
+        policy=dataclasses.asdict(taken.options.policy_of(function.parameters)),
         options=taken.options.search,
         isolation_key=taken.options.isolation_key,
     )

@@ -32,6 +32,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(role, help=f"run one process of the role: {text}")
         command.set_defaults(run=_RUN[role])
     _add_worker(commands)
+    _add_selftest(commands)
     _add_db(commands)
     _add_token(commands)
     return parser
@@ -51,6 +52,11 @@ def _add_worker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     worker.add_argument("--join", metavar="URL", help="the service's URL (TILEFARM_URL)")
     worker.add_argument("--token", help="a token with the scope `worker` (TILEFARM_TOKEN)")
     worker.set_defaults(run=_worker)
+
+
+def _add_selftest(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    selftest = commands.add_parser("selftest", help="what this host's device can do: peak, bandwidth, noise")
+    selftest.set_defaults(run=_selftest)
 
 
 def _add_db(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -127,6 +133,19 @@ def _worker(arguments: argparse.Namespace) -> int:
         print(f"tilefarm-server worker: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _selftest(_arguments: argparse.Namespace) -> int:
+    from sandbox.errors import SandboxError
+    from services.server.selftest import run
+    from workers.errors import WorkerError
+    from workers.settings import WorkerSettings
+
+    try:
+        return run(_read(WorkerSettings))
+    except (WorkerError, SandboxError) as error:
+        print(f"tilefarm-server selftest: {error}", file=sys.stderr)
+        return 1
 
 
 def _db_upgrade(_arguments: argparse.Namespace) -> int:

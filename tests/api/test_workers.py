@@ -3,6 +3,7 @@
 from sqlalchemy import update
 
 from db.clock import utc_now
+from db.fleet import read_fleet
 from db.session import transaction
 from db.tables import WorkerRow
 from tests.api.conftest import TARGET, problem
@@ -107,3 +108,21 @@ def test_a_heartbeat_holds_pairs_of_integers(api):
     for holding in ([[1]], [[1, 2, 3]], [["1", 1]], [[2**63, 1]], [[-1, 1]], 3):
         response = api("POST", f"/v1/workers/{worker_id}:heartbeat", as_="worker", json={"holding": holding})
         assert problem(response, 422)
+
+
+def test_a_quarantined_worker_says_so_and_its_device_is_described(api, engine):
+    worker_id = api.join(facts={"cpu": "test"}).json()["worker_id"]
+    facts = {"selftest": {"fma_gflops_all_cores": 400.0}, "quarantine": "the reference kernel is 30% slower"}
+    body = {"holding": [], "quarantined": True, "facts": facts}
+    answer = api("POST", f"/v1/workers/{worker_id}:heartbeat", as_="worker", json=body)
+    assert answer.json() == {"drop": [], "drain": False}
+    (worker,) = api("GET", "/v1/workers").json()["workers"]
+    assert (worker["state"], worker["health"], worker["desired_state"]) == ("quarantined", "alive", "running")
+    assert worker["facts"] == {"cpu": "test", **facts}
+    with transaction(engine) as session:
+        assert [seen.accepts for seen in read_fleet(session, dead_after_secs=10)] == [False]
+    beat(api, worker_id)
+    (worker,) = api("GET", "/v1/workers").json()["workers"]
+    assert (worker["state"], worker["facts"]) == ("running", {"cpu": "test", **facts})
+    with transaction(engine) as session:
+        assert [seen.accepts for seen in read_fleet(session, dead_after_secs=10)] == [True]

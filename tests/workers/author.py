@@ -2,6 +2,7 @@
 """The entry of a child that writes the modules and traces which the tests measure."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,12 @@ from tuner.target import detect_local_target, make_target
 from tuner.tvm_light import load_tvm
 
 tvm = load_tvm()
+import tvm_ffi  # noqa: E402 - after the light loader
 from tvm import te, topi  # noqa: E402 - after the light loader
 from tvm.s_tir import Schedule  # noqa: E402 - after the light loader
 from tvm.script import tirx as T  # noqa: E402 - after the light loader
+
+from workers.program import compile_module, load_module, replay  # noqa: E402 - after the light loader
 
 
 def run(channel: Channel) -> None:
@@ -41,6 +45,9 @@ def run(channel: Channel) -> None:
             "half": save(half("float16")),
             "bfloat": save(half("bfloat16")),
             "bools": save(bools()),
+            "shift": save(workload([a := te.placeholder((1024, 512), name="A"), topi.add(a, 1.0)])),
+            "dense_compiled": [consumed_and_measured(dense(), text) for text in searched(dense(), count=4)],
+            **{name: save(module_of(hostile)) for name, hostile in HOSTILE.items()},
         }
     )
 
@@ -188,6 +195,92 @@ def gather(
             T.reads(A[0:16, vj], I[vi])
             T.writes(B[vi, vj])
             B[vi, vj] = A[I[vi], vj]
+
+
+@T.prim_func(s_tir=True)
+def aborts(A: T.Buffer((16,), "int64")) -> None:
+    T.evaluate(T.call_extern("int32", "abort"))
+    A[0] = T.int64(1)
+
+
+@T.prim_func(s_tir=True)
+def illegal(A: T.Buffer((16,), "int64")) -> None:
+    T.evaluate(T.call_extern("int32", "raise", 4))
+    A[0] = T.int64(1)
+
+
+@T.prim_func(s_tir=True)
+def exits(A: T.Buffer((16,), "int64")) -> None:
+    T.evaluate(T.call_extern("int32", "_exit", 7))
+    A[0] = T.int64(1)
+
+
+@T.prim_func(s_tir=True)
+def unknown_symbol(A: T.Buffer((16,), "int64")) -> None:
+    T.evaluate(T.call_extern("int32", "tilefarm_no_such_function"))
+    A[0] = T.int64(1)
+
+
+@T.prim_func(s_tir=True)
+def forks(A: T.Buffer((16,), "int64")) -> None:
+    """The grandchild keeps every descriptor of its parent, the channel too."""
+    if T.call_extern("int32", "fork") == 0:
+        T.evaluate(T.call_extern("int32", "setsid"))
+        T.evaluate(T.call_extern("int32", "sleep", 3600))
+
+
+@T.prim_func(s_tir=True)
+def hog(A: T.Buffer((16,), "int64")) -> None:
+    held = T.alloc_buffer((1 << 32,), "int64")
+    for i in range(1 << 32):
+        held[i] = A[i % 16]
+    A[0] = held[A[0]]
+
+
+@T.prim_func(s_tir=True)
+def not_a_number(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")) -> None:
+    for i in range(16):
+        with T.sblock("nan"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = T.sqrt(A[vi] - T.float32(4))
+
+
+HOSTILE = {
+    "aborts": aborts,
+    "illegal": illegal,
+    "exits": exits,
+    "unknown_symbol": unknown_symbol,
+    "forks": forks,
+    "hog": hog,
+    "not_a_number": not_a_number,
+}
+
+
+def consumed_and_measured(module: Any, text: str) -> dict[str, bool]:
+    """What a worker times for this trace, beside what `compile_tir` gives from a record of it."""
+    from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
+    from tvm.s_tir.meta_schedule.tir_integration import compile_tir
+    from tvm.s_tir.schedule import Trace
+
+    target = make_target(detect_local_target(num_cores=2))
+    schedule = Schedule(module, debug_mask="none")
+    Trace.apply_json_to_schedule(json.loads(text), schedule)
+    database = MemoryDatabase()
+    workload = database.commit_workload(module)
+    database.commit_tuning_record(TuningRecord(schedule.trace, workload, [1.0], target))
+    consumed = compile_tir(database, module["main"], target).mod
+    measured = replay(load_module(save(module)), text)
+    compiled = tvm.compile(consumed, target).mod
+    return {
+        "same_module": bool(tvm_ffi.structural_equal(consumed, measured)),
+        "same_code": _code(compiled) == _code(compile_module(measured, detect_local_target(num_cores=2))),
+        "rewrites_layout": "meta_schedule.layout_rewrite_preproc" in str(measured),
+    }
+
+
+def _code(module: Any) -> str:
+    """LLVM's text without the addresses by which TVM names its alias classes."""
+    return re.sub(r"0x[0-9a-f]+", "", str(module.inspect_source()))
 
 
 def conv2d_int64() -> Any:

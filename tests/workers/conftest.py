@@ -111,8 +111,14 @@ class Bench:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[ForkServer]:
-    with ForkServer(["workers.preload", "tests.workers.author"]) as server:
+def children_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server's children have their directories."""
+    return tmp_path_factory.mktemp("children")
+
+
+@pytest.fixture(scope="session")
+def server(children_dir: Path) -> Iterator[ForkServer]:
+    with ForkServer(["workers.preload", "tests.workers.author"], work_dir=children_dir) as server:
         yield server
 
 

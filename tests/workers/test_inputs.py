@@ -49,6 +49,14 @@ def test_integers_stay_in_the_declared_range():
     assert set(np.unique(draw("int64"))) == set(range(8))
 
 
+def test_a_parameter_may_have_a_range_of_its_own():
+    rule = dataclasses.replace(RULE, ranges=((1, 100, 200), (2, 1, 2)))
+    parameters = [Parameter(name=name, shape=(64,), dtype="int32") for name in ("a", "b", "c")]
+    first, second, third = make_inputs(parameters, rule)
+    assert (first.max() < 8, second.min() >= 100, second.max() < 200) == (True, True, True)
+    assert set(np.unique(third)) == {1}
+
+
 def test_an_empty_range_gives_its_lower_end():
     rule = dataclasses.replace(RULE, integer_low=5, integer_high=5)
     assert set(np.unique(draw("int32", rule))) == {5}

@@ -12,6 +12,7 @@ from db.states import Outcome, Purpose
 from tests.workers.conftest import EMPTY_TRACE
 from workers.holding import Attempt
 from workers.messages import MessageError
+from workers.reference_files import read_reference
 
 ORDINARY_STAGES = {"replay", "build", "load", "check", "measure", "wait"}
 
@@ -42,6 +43,26 @@ def test_every_kind_of_workload_runs_untuned_and_is_checked(bench, authored, nam
     (outcome,) = bench.measure(authored[name], EMPTY_TRACE, purpose=Purpose.BASELINE)
     assert outcome.outcome == Outcome.OK, outcome.error
     assert all(0 < secs < 0.1 for secs in outcome.run_secs)
+
+
+def test_a_flushed_cache_makes_a_kernel_that_lives_in_it_slower(bench, authored):
+    """Two MiB are read and written by all cores: in their caches unless the flush reaches each of them."""
+    policy = {"min_repeat": 10, "max_repeat": 20}
+    (kept,) = bench.measure(authored["shift"], EMPTY_TRACE, purpose=Purpose.BASELINE, **policy)
+    (flushed,) = bench.measure(
+        authored["shift"], EMPTY_TRACE, purpose=Purpose.BASELINE, flush_cache=True, **policy
+    )
+    assert flushed.outcome == Outcome.OK, flushed.error
+    assert min(flushed.run_secs) > 1.3 * min(kept.run_secs)
+
+
+def test_a_gather_takes_its_indices_from_the_range_that_the_job_declares(bench, authored):
+    (declared,) = bench.measure(authored["gather"], EMPTY_TRACE, input_ranges=((1, 9, 16),))
+    (outside,) = bench.measure(authored["gather"], EMPTY_TRACE, input_ranges=((1, 10**8, 2 * 10**8),))
+    assert declared.outcome == Outcome.OK, declared.error
+    assert outside.outcome == Outcome.REJECTED
+    indices = [read_reference(place).inputs()[1] for place in (bench.directory / "references").iterdir()]
+    assert [(array.min() >= 9, array.max() <= 15) for array in indices] == [(True, True)]
 
 
 def test_a_wrong_output_says_where_and_by_how_much(bench, authored):
@@ -136,6 +157,15 @@ def test_a_layout_free_weight_is_measured_as_a_consumer_builds_it(bench, authore
     assert "layout_free_buffers" in authored["dense"]
     assert any("TransformLayout" in trace for trace in authored["dense_traces"])
     assert [outcome.outcome for outcome in outcomes] == [Outcome.OK] * len(outcomes)
+
+
+def test_what_is_timed_of_a_layout_free_weight_is_what_compile_tir_gives(authored):
+    """Module and code, not the time: two builds of one program differ by noise alone."""
+    compared = authored["dense_compiled"]
+    assert any(item["rewrites_layout"] for item in compared)
+    for item in compared:
+        assert item["same_module"]
+        assert item["same_code"]
 
 
 def test_the_best_falls_within_a_chunk_and_cuts_the_slow_off(bench, authored):

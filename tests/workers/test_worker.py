@@ -27,7 +27,7 @@ QUEUE = measure_queue("k" * 64)
 class Farm:
     """Broker, fleet and one worker process."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, **variables: str) -> None:
         self.home = home
         self.socket = home / "valkey.sock"
         self.start_broker()
@@ -43,6 +43,7 @@ class Farm:
             "TILEFARM_WORK_DIR": str(home / "work"),
             "TILEFARM_LOCK_DIR": str(home / "locks"),
             "TILEFARM_PROFILES": "local, other",
+            **variables,
         }
         command = "from workers.main import run; from workers.settings import WorkerSettings as S; run(S())"
         with self.log.open("wb") as log:

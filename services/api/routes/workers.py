@@ -64,7 +64,14 @@ def heartbeat(worker_id: WorkerId, body: Heartbeat, token: WorkerToken, engine: 
     """What the worker holds; the answer is its control channel. 404: join again."""
     del token
     with transaction(engine) as session:
-        desired = workers.beat(session, worker_id, holding=body.holding, stage_secs=body.stage_secs)
+        desired = workers.beat(
+            session,
+            worker_id,
+            holding=body.holding,
+            stage_secs=body.stage_secs,
+            quarantined=body.quarantined,
+            facts=body.facts,
+        )
         if desired is None:
             raise _not_found(worker_id)
         drop = workers.to_drop(session, body.holding)

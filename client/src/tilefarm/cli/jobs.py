@@ -73,8 +73,25 @@ def _job_row(view: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _worker_row(worker: dict[str, Any]) -> tuple[Any, ...]:
-    names = ("name", "health", "state", "role", "device_class", "host", "tvm_version")
-    return tuple(worker.get(name) for name in names)
+    facts = worker.get("facts") or {}
+    tested = facts.get("selftest") or {}
+    state = worker.get("state")
+    if facts.get("quarantine") and state == "quarantined":
+        state = f"{state}: {facts['quarantine']}"
+    return (
+        *(worker.get(name) for name in ("name", "health")),
+        state,
+        *(worker.get(name) for name in ("role", "device_class")),
+        _measured(tested.get("fma_gflops_all_cores"), "{:.0f} GFLOP/s"),
+        _measured(tested.get("copy_gb_per_sec_all_cores"), "{:.1f} GB/s"),
+        _measured(tested.get("between_processes_p50"), "{:.1%}"),
+        *(worker.get(name) for name in ("host", "tvm_version")),
+    )
+
+
+def _measured(value: object, form: str) -> str | None:
+    """None while the worker has not tested its device."""
+    return form.format(value) if isinstance(value, int | float) else None
 
 
 def _target_row(target: dict[str, Any]) -> tuple[Any, ...]:
@@ -83,9 +100,13 @@ def _target_row(target: dict[str, Any]) -> tuple[Any, ...]:
     return (target.get("name"), target.get("workers_alive"), words)
 
 
+_WORKER_HEADER = (
+    *("name", "health", "state", "role", "device class"),
+    *("peak", "bandwidth", "noise", "host", "tvm"),
+)
 _TABLES: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], tuple[Any, ...]]]] = {
     "jobs": (("id", "name", "state", "trials", "latency", "speed-up", "failed", "target"), _job_row),
-    "workers": (("name", "health", "state", "role", "device class", "host", "tvm"), _worker_row),
+    "workers": (_WORKER_HEADER, _worker_row),
     "targets": (("name", "workers", "target"), _target_row),
 }
 

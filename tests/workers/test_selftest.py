@@ -1,0 +1,179 @@
+"""The device's self-test: real numbers of this machine, their history, and whose turn the device is."""
+
+import threading
+import time
+from dataclasses import asdict
+
+import pytest
+
+from sandbox.errors import ChildDied
+from sandbox.limits import Limits
+from services.server.selftest import table
+from workers.drift import LEAST_HISTORY
+from workers.selftest import DeviceTester, Noise, Roofline, SelfTest, copy_array_bytes
+from workers.selftest_history import HistoryRun, append_history, read_history, well_secs
+from workers.selftester import SelfTester
+from workers.turn import Turn
+
+RUN = HistoryRun(at="2026-01-01T00:00:00+00:00", device_class="cpu 2c", kernel="k", reference_secs=1e-4)
+ROOFLINE = Roofline(
+    fma_gflops_one_core=100.0,
+    fma_gflops_all_cores=190.0,
+    copy_gb_per_sec_one_core=10.0,
+    copy_gb_per_sec_all_cores=12.5,
+    copy_array_bytes=64 << 20,
+    last_cache_bytes=None,
+)
+
+
+def noise(reference_secs):
+    return Noise(
+        reference_secs=reference_secs,
+        between_processes_p50=0.02,
+        between_processes_p90=0.05,
+        within_process=0.01,
+        processes=4,
+    )
+
+
+class FakeTester:
+    """A device whose reference kernel takes these seconds, one number for each run."""
+
+    def __init__(self, *reference_secs):
+        self.left = list(reference_secs)
+
+    def run(self):
+        return SelfTest(roofline=ROOFLINE, noise=noise(self.reference_secs()), took_secs=1.0)
+
+    def reference_secs(self):
+        return self.left.pop(0)
+
+
+def test_a_device_measures_what_it_can_do(server, bench, detected):
+    tester = DeviceTester(server=server, device=bench.device, target=detected.target, turn=Turn())
+    result = tester.run()
+    peak, measured = result.roofline, result.noise
+    assert 2 < peak.fma_gflops_one_core < 1000
+    # Scalar code would stay below eight operations a cycle: the kernel uses the target's vectors.
+    assert peak.fma_gflops_one_core > 16
+    assert peak.fma_gflops_all_cores > 0.7 * peak.fma_gflops_one_core
+    assert 0.2 < peak.copy_gb_per_sec_one_core < 500
+    assert 1e-6 < measured.reference_secs < 1e-1
+    assert 0 <= measured.between_processes_p50 <= measured.between_processes_p90
+    assert result.took_secs < 30
+    again = tester.reference_secs()
+    assert 0.1 < again / measured.reference_secs < 10
+    assert list(result.as_json()) == [*asdict(peak), *asdict(measured), "took_secs"]
+    assert ("peak, one core", f"{peak.fma_gflops_one_core:.0f} GFLOP/s") in table("a CPU", result)
+
+
+def test_noise_is_told_between_processes_and_within_them():
+    measured = Noise.of([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [2.0, 2.0, 2.0]])
+    assert measured.reference_secs == 1.0
+    assert measured.between_processes_p50 == pytest.approx(2.0 / 1.1 - 1.0)
+    assert 0.8 < measured.between_processes_p90 <= 1.0
+    assert measured.within_process == 0.0
+    assert Noise.of([[1.0, 1.2], [1.0, 1.2]]).within_process == pytest.approx(0.16 / 1.1)
+
+
+def test_the_copys_arrays_leave_the_last_cache_as_far_as_memory_lets_them():
+    mib, gib = 1 << 20, 1 << 30
+    assert copy_array_bytes(None, 16 * gib) == 64 * mib
+    assert copy_array_bytes(128 * mib, 16 * gib) == 128 * mib
+    assert copy_array_bytes(512 * mib, 16 * gib) == 272 * mib
+    assert copy_array_bytes(512 * mib, 2 * gib) == 128 * mib
+
+
+def test_a_history_is_bounded_and_survives_a_line_that_does_not_read(tmp_path):
+    path = tmp_path / "deep" / "cpu.jsonl"
+    assert read_history(path) == []
+    append_history(path, RUN)
+    path.write_text(path.read_text() + 'half a li\n{"at": 1}\n[]\n')
+    append_history(path, RUN)
+    assert read_history(path) == [RUN, RUN]
+    path.write_text(path.read_text() * 600)
+    append_history(path, RUN)
+    assert len(path.read_text().splitlines()) == 500
+    assert [file.name for file in path.parent.iterdir()] == ["cpu.jsonl"]
+
+
+def test_a_device_is_judged_by_its_own_well_runs_of_the_same_kernel():
+    others = [
+        HistoryRun(**{**asdict(RUN), **change})
+        for change in ({"device_class": "gpu"}, {"kernel": "k2"}, {"well": False})
+    ]
+    assert well_secs([*others, RUN], device_class="cpu 2c", kernel="k") == [1e-4]
+
+
+def test_a_chunk_ends_a_test_at_once(server):
+    turn, died = Turn(), threading.Event()
+
+    def test():
+        limits = Limits(cpu_secs=60)
+        with server.spawn("workers.selftest_child:reference", limits=limits) as child, turn.test(child):
+            try:
+                child.recv(30)
+            except ChildDied:
+                died.set()
+
+    thread = threading.Thread(target=test)
+    thread.start()
+    time.sleep(0.3)
+    assert turn.idle_secs > 0
+    with turn.chunk():
+        assert died.wait(5)
+        assert turn.idle_secs == 0.0
+    thread.join()
+
+
+def test_a_test_that_starts_beside_a_chunk_is_ended_at_once(server):
+    turn = Turn()
+    with (
+        turn.chunk(),
+        server.spawn("workers.selftest_child:reference", limits=Limits()) as child,
+        turn.test(child),
+        pytest.raises(ChildDied),
+    ):
+        child.recv(5)
+
+
+def selftester(tmp_path, tester, quarantines, *, history_secs=1e-4):
+    path = tmp_path / "cpu.jsonl"
+    for _ in range(LEAST_HISTORY):
+        append_history(path, HistoryRun(**{**asdict(RUN), "reference_secs": history_secs}))
+    return SelfTester(
+        tester=tester,
+        turn=Turn(),
+        history=path,
+        device_class="cpu 2c",
+        kernel="k",
+        every_secs=60.0,
+        drift_limit=0.15,
+        set_quarantined=quarantines.append,
+    )
+
+
+def test_a_device_that_drifted_goes_into_quarantine_and_comes_back(tmp_path):
+    quarantines = []
+    tester = FakeTester(1.3e-4, 1.2e-4, 1.25e-4, 1.2e-4, 1.2e-4, 1.2e-4, 1.01e-4)
+    watched = selftester(tmp_path, tester, quarantines)
+    watched._test()
+    assert quarantines == [True]
+    report = watched.report()
+    assert report.quarantined
+    assert report.facts["quarantine"].startswith("the reference kernel is 20% slower")
+    assert report.facts["selftest"]["slower_than_history"] == pytest.approx(0.2)
+    watched._test()
+    assert quarantines == [True]
+    watched._test()
+    assert quarantines == [True, False]
+    assert watched.report().facts["quarantine"] is None
+    assert [run.well for run in read_history(watched.history)] == [True] * 5 + [False] * 2 + [True]
+
+
+def test_a_disturbed_run_is_repeated_and_forgiven(tmp_path):
+    quarantines = []
+    tester = FakeTester(9e-4, 1e-4)
+    watched = selftester(tmp_path, tester, quarantines)
+    watched._test()
+    assert (quarantines, tester.left, watched.quarantined) == ([], [], False)

@@ -1,0 +1,167 @@
+"""What a device can do, measured in sandbox children: peak, bandwidth, noise. `tilefarm-server selftest` too.
+
+It measures; what a slow result means is workers/drift.py's, and when to measure is workers/selftester.py's.
+"""
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Self
+
+from sandbox.fork_server import ForkServer
+from sandbox.limits import Limits
+from workers.device import Device
+from workers.errors import DeviceError
+from workers.turn import Turn
+
+#: Counts up when the reference kernel changes: its times of before say nothing then.
+REFERENCE_KERNEL = "matmul-256-1"
+_TIMEOUT_SECS = 30.0
+_PROCESSES = 4
+#: Of one array of the copy: with its partner beyond the last cache, within these bounds.
+_LEAST_ARRAY_BYTES = 64 << 20
+_MOST_ARRAY_BYTES = 272 << 20
+_MEMORY_SHARE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roofline:
+    """What the device can do at most, by measurement."""
+
+    fma_gflops_one_core: float
+    fma_gflops_all_cores: float
+    #: Bytes read and written.
+    copy_gb_per_sec_one_core: float
+    copy_gb_per_sec_all_cores: float
+    #: Of each of the copy's two arrays, and of the last cache as the kernel tells it.
+    copy_array_bytes: int
+    last_cache_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """How the reference kernel's times differ; relative numbers, 0.1 is a tenth."""
+
+    #: The fastest process's median: what the device's history keeps.
+    reference_secs: float
+    #: Over pairs of processes: by how much the slower one's median is above the faster one's.
+    between_processes_p50: float
+    between_processes_p90: float
+    #: Over the repeats of one process: (p90 - p10) / median, the median over the processes.
+    within_process: float
+    processes: int
+
+    @classmethod
+    def of(cls, processes: Sequence[Sequence[float]]) -> Self:
+        """From the repeats of each process; at least two processes of at least two repeats."""
+        medians = [statistics.median(run_secs) for run_secs in processes]
+        gaps = sorted(max(pair) / min(pair) - 1.0 for pair in combinations(medians, 2))
+        return cls(
+            reference_secs=min(medians),
+            between_processes_p50=statistics.median(gaps),
+            between_processes_p90=_quantile(gaps, 0.9),
+            within_process=statistics.median(_spread(run_secs) for run_secs in processes),
+            processes=len(processes),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTest:
+    roofline: Roofline
+    noise: Noise
+    #: Seconds that the test itself took.
+    took_secs: float
+
+    def as_json(self) -> dict[str, Any]:
+        """One level, as it stands in a worker's facts."""
+        return {**asdict(self.roofline), **asdict(self.noise), "took_secs": round(self.took_secs, 3)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTester:
+    """Tests one device; every measurement in a fresh child. Raises SandboxError where a child is ended."""
+
+    server: ForkServer
+    device: Device
+    #: Canonical dict.
+    target: Mapping[str, Any]
+    #: Ends a test's child as soon as a chunk is there.
+    turn: Turn
+
+    def run(self) -> SelfTest:
+        began = time.monotonic()
+        with self.device.exclusive():
+            roofline = self._roofline()
+            noise = self._noise()
+        return SelfTest(roofline=roofline, noise=noise, took_secs=time.monotonic() - began)
+
+    def reference_secs(self) -> float:
+        """A further run of the reference kernel alone."""
+        with self.device.exclusive():
+            return self._noise().reference_secs
+
+    def _roofline(self) -> Roofline:
+        last_cache_bytes = cache_bytes()
+        array_bytes = copy_array_bytes(last_cache_bytes, self.device.memory_bytes)
+        answer = self._ask("roofline", {"array_bytes": array_bytes}, array_bytes=array_bytes)
+        names = (
+            "fma_gflops_one_core",
+            "fma_gflops_all_cores",
+            "copy_gb_per_sec_one_core",
+            "copy_gb_per_sec_all_cores",
+        )
+        return Roofline(
+            **{name: round(float(answer[name]), 3) for name in names},
+            copy_array_bytes=array_bytes,
+            last_cache_bytes=last_cache_bytes,
+        )
+
+    def _noise(self) -> Noise:
+        return Noise.of([self._ask("reference", {})["run_secs"] for _ in range(_PROCESSES)])
+
+    def _ask(self, entry: str, order: Mapping[str, Any], *, array_bytes: int = 0) -> dict[str, Any]:
+        limits = Limits(
+            address_space_bytes=(4 << 30) + 2 * array_bytes, cpus=self.device.cpus, cpu_secs=_TIMEOUT_SECS
+        )
+        entry_name = f"workers.selftest_child:{entry}"
+        with self.server.spawn(entry_name, limits=limits) as child, self.turn.test(child):
+            child.send({"target": dict(self.target), "cpus": list(self.device.cpus), **order})
+            answer, _ = child.recv(_TIMEOUT_SECS)
+        if "error" in answer:
+            raise DeviceError(f"the self-test's {entry} failed: {answer['error']}")
+        return answer
+
+
+def copy_array_bytes(last_cache_bytes: int | None, memory_bytes: int) -> int:
+    """Of each of two arrays: beyond the last cache together, as far as bounds and memory let them."""
+    wanted = max(last_cache_bytes or 0, _LEAST_ARRAY_BYTES)
+    most = max(_LEAST_ARRAY_BYTES, min(_MOST_ARRAY_BYTES, memory_bytes // _MEMORY_SHARE))
+    return min(wanted, most)
+
+
+def cache_bytes() -> int | None:
+    """Of the last cache of this host's first CPU, as Linux tells it; None where it does not."""
+    sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    found = []
+    for file in sizes:
+        text = file.read_text().strip()
+        if text[:-1].isdigit() and text[-1] in units:
+            found.append(int(text[:-1]) * units[text[-1]])
+    return max(found, default=None)
+
+
+def _spread(run_secs: Sequence[float]) -> float:
+    ordered = sorted(run_secs)
+    return (_quantile(ordered, 0.9) - _quantile(ordered, 0.1)) / statistics.median(ordered)
+
+
+def _quantile(ordered: Sequence[float], part: float) -> float:
+    """By linear interpolation between neighbours."""
+    place = part * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
