@@ -4,6 +4,7 @@ The floor is what no tuner on this machine can save: LLVM's seconds a candidate,
 """
 
 import argparse
+import dataclasses
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -77,6 +78,13 @@ def table(results: Mapping[str, Any]) -> str:
         f"{results['search_secs'] * per_trial:.0f} ms a trial. "
         f"Pauses between results of half a second or more: {len(pauses)}, together {sum(pauses):.1f} s."
     )
+    chunks = results["chunks"]
+    words = (
+        f"Worker: {chunks['count']} chunks of {chunks['trials'] / max(1, chunks['count']):.1f} trials in the "
+        f"mean, {chunks['busy_secs']:.1f} s within chunks, {chunks['between_secs']:.1f} s between them "
+        f"(at most {chunks['longest_between_secs']:.1f} s at once)."
+    )
+    lines += ["", words]
     return "\n".join([*lines, *_floor(results)])
 
 
@@ -119,6 +127,7 @@ def _profile(farm: Farm, order: Mapping[str, Any], began: float) -> dict[str, An
         "by_purpose": _by_purpose(trials),
         "search_secs": job["stage_secs"].get("search", 0.0),
         "gaps": timeline.gaps(trials),
+        "chunks": dataclasses.asdict(timeline.chunks(farm.worker_log())),
         "sample": [farm.trial_trace(trial["id"]) for trial in search[::step]],
         "done_at_secs": [epoch_secs(trial["done_at"]) - began for trial in trials],
         "created_at_secs": [epoch_secs(trial["created_at"]) - began for trial in trials],

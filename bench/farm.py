@@ -20,9 +20,10 @@ _PAGE = 200
 class Farm:
     """A running service, with the few things that a benchmark asks of it."""
 
-    def __init__(self, http: httpx.Client, target: dict[str, Any]) -> None:
+    def __init__(self, http: httpx.Client, target: dict[str, Any], logs: Path) -> None:
         self._http = http
         self.target = target
+        self._logs = logs
 
     def tune(self, body: dict[str, Any]) -> dict[str, Any]:
         """Submit and wait; a job that does not succeed is an error."""
@@ -62,6 +63,10 @@ class Farm:
     def trial_trace(self, trial_id: int) -> Any:
         return self._get(f"/v1/trials/{trial_id}")["trace"]
 
+    def worker_log(self) -> list[str]:
+        """The lines that the worker has logged so far."""
+        return (self._logs / "worker.log").read_text(errors="replace").splitlines()
+
     def _get(self, path: str, **params: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self._http.get(path, params=params).raise_for_status().json()
         return answer
@@ -87,4 +92,4 @@ def running_farm() -> Iterator[Farm]:
     ):
         headers = {"Authorization": f"Bearer {service.token}"}
         with httpx.Client(base_url=service.url, headers=headers, timeout=30.0) as http:
-            yield Farm(http, service.target)
+            yield Farm(http, service.target, service.data_dir / "logs")

@@ -12,9 +12,10 @@ def best_so_far(comparison: Comparison) -> str:
     """An SVG. Latencies are the careful evaluator's; a line ends when its run ended."""
     stock_best = comparison.limit_secs(1.0) * 1e6
     runs = [judged for side in SIDES for judged in comparison.of(side)]
+    seeds = "one seed" if comparison.seeds == 1 else f"{comparison.seeds} seeds"
     return svg.render(
         svg.Chart(
-            title=f"{comparison.workload}: best so far, {comparison.trials} trials, {comparison.seeds} seeds",
+            title=f"{comparison.workload}: best so far, {comparison.trials} trials, {seeds}",
             x_label="seconds since the start, start-up included",
             y_label="latency, µs",
             colours={_NAMES[side]: _COLOURS[side] for side in SIDES},

@@ -140,7 +140,7 @@ def _level(level: Level, scale: _Scale) -> list[str]:
     place = f"x1='{_LEFT}' y1='{y:.1f}' x2='{right}' y2='{y:.1f}'"
     return [
         f"<line {place} stroke='{_MUTED}' stroke-dasharray='5 4'/>",
-        _text(right, y - 6, level.text, anchor="end"),
+        _text(_LEFT + 6, y - 6, level.text),
     ]
 
 

@@ -1,5 +1,6 @@
 """A run's trials made into a budget of its wall-clock: where each second went. Pure."""
 
+import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,13 +54,15 @@ def moments(
 def budget(trials: Sequence[Mapping[str, Any]], at: Moments, *, cores: int) -> Budget:
     """Between baseline and last result, building counts shared over the cores and measuring as it is.
 
-    What is left there is idle: neither a build slot's worth of work nor the device was busy.
+    What is left there is idle: neither a build slot's worth of work nor the device was busy. A trial that
+    was ended from outside (cut off by the alarm) tells no stages: it counts as the mean of those that do.
     """
     baseline = at.baseline if at.baseline is not None else at.submitted
     last = at.last_result if at.last_result is not None else baseline
     search = [trial for trial in trials if trial["purpose"] == Purpose.SEARCH]
-    building = stage_sum(search, BUILDING) / cores
-    measuring = stage_sum(search, DEVICE)
+    untold = len(search) / max(1, sum(bool(trial["stage_secs"]) for trial in search))
+    building = stage_sum(search, BUILDING) * untold / cores
+    measuring = stage_sum(search, DEVICE) * untold
     parts = {
         "start-up of the service": at.ready,
         "submission": at.submitted - at.ready,
@@ -70,6 +73,42 @@ def budget(trials: Sequence[Mapping[str, Any]], at: Moments, *, cores: int) -> B
         "confirmation and end": at.ended - last,
     }
     return Budget(wall_secs=at.ended, parts=parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunks:
+    """What the worker did with the chunks it was sent."""
+
+    count: int
+    trials: int
+    #: From the start of each chunk to its end.
+    busy_secs: float
+    #: Between one chunk's end and the next one's start: nobody built or measured.
+    between_secs: float
+    longest_between_secs: float
+
+
+def chunks(log: Iterable[str]) -> Chunks:
+    """From the lines of a worker's log."""
+    events = [json.loads(line) for line in log if line.startswith("{")]
+    at = {
+        name: [event for event in events if event["event"] == name]
+        for name in ("chunk_started", "chunk_done")
+    }
+    ended = {event["chunk_id"]: epoch_secs(event["timestamp"]) for event in at["chunk_done"]}
+    spans = sorted(
+        (epoch_secs(event["timestamp"]), ended[event["chunk_id"]], int(event["trials"]))
+        for event in at["chunk_started"]
+        if event["chunk_id"] in ended
+    )
+    between = [later[0] - earlier[1] for earlier, later in pairwise(spans)]
+    return Chunks(
+        count=len(spans),
+        trials=sum(trials for _, _, trials in spans),
+        busy_secs=sum(end - start for start, end, _ in spans),
+        between_secs=sum(between),
+        longest_between_secs=max(between, default=0.0),
+    )
 
 
 def stage_sum(trials: Iterable[Mapping[str, Any]], stages: Sequence[str]) -> float:
