@@ -3,6 +3,7 @@
 WorkerError
 ├── DeviceError         no such device here, or it is held by somebody else
 ├── ReferenceFailed     no reference output could be computed for a workload
+├── ProbesError         the port for /metrics and the probes cannot be opened
 ├── ProgramError        inside a child: a module that cannot be built or run here
 └── JoinRefused         the API does not want this worker
 """
@@ -18,6 +19,10 @@ class DeviceError(WorkerError):
 
 class ReferenceFailed(WorkerError):  # noqa: N818 - named for what happened
     """No reference output could be computed for a workload."""
+
+
+class ProbesError(WorkerError):
+    """The port for /metrics, /healthz and /readyz cannot be opened."""
 
 
 class ProgramError(WorkerError):

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AnyHttpUrl, Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
+
+from workers.secret_files import FileSettings
 
 
-class WorkerSettings(BaseSettings):
+class WorkerSettings(FileSettings):
     """One worker: one device."""
 
     model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True, extra="ignore")
@@ -20,6 +22,9 @@ class WorkerSettings(BaseSettings):
     token: SecretStr = SecretStr("")
     #: Overrides the broker that the API names.
     broker_url: str | None = None
+    #: Files that hold them.
+    token_file: Path | None = None
+    broker_url_file: Path | None = None
     #: Artifacts and references; made if missing.
     work_dir: Path = Path(tempfile.gettempdir()) / f"tilefarm-worker-{os.getuid()}"
     #: Device locks; all users and containers of one host share it.
@@ -35,6 +40,9 @@ class WorkerSettings(BaseSettings):
     worker_linker: Literal["auto", "none"] = "auto"
     #: Built children that may wait for the device.
     worker_max_waiting: int = Field(default=8, ge=1, le=64)
+    #: Where /metrics, /healthz and /readyz are served; None: nowhere.
+    worker_metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    metrics_host: str = "127.0.0.1"
     reference_timeout_secs: float = Field(default=60.0, gt=0)
     reference_cache_bytes: int = Field(default=2 << 30, ge=0)
     #: How long outcomes are offered to a broker that does not answer.

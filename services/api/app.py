@@ -20,6 +20,7 @@ from services.api.access_log import AccessLog
 from services.api.body import BodyLimit
 from services.api.events import EventPoller
 from services.api.intake import PRELOAD, Intake, Spawning
+from services.api.request_times import RequestTimes, TimeRequests
 from services.api.routes import health, jobs, lookup, records, tasks, workers
 from services.api.settings import ApiSettings
 
@@ -45,12 +46,14 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
         openapi_url="/v1/openapi.json",
         redoc_url=None,
     )
+    app.state.request_times = RequestTimes()
     attach(app, settings, spawning or fork_server)
     errors.install(app)
     app.add_exception_handler(OperationalError, _on_database)
     app.add_exception_handler(InterfaceError, _on_database)
     app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(AccessLog)
+    app.add_middleware(TimeRequests, times=app.state.request_times)
     for routes in (jobs, tasks, records, lookup, workers, health):
         app.include_router(routes.router)
     return app
@@ -64,7 +67,7 @@ def attach(app: FastAPI, settings: ApiSettings, spawning: Spawning | None) -> No
     app.state.engine = engine
     app.state.intake = Intake(spawning, settings)
     app.state.events = EventPoller(engine, settings)
-    app.state.registry = metrics.registry(engine, settings)
+    app.state.registry = metrics.registry(engine, settings, app.state.request_times)
 
 
 def _on_database(_request: Request, _error: Exception) -> JSONResponse:

@@ -1,73 +1,154 @@
-"""Prometheus metrics, read from rows when asked: tilefarm_*, base units, no label per job or workload."""
+"""Prometheus metrics: tilefarm_*, base units, no label per job or workload.
 
-from collections.abc import Iterable
+What is counted in rows is the farm's, the same from every replica: take `max`, not `sum`, over replicas.
+It is read when asked, and remembered for a moment. What this process saw itself is in request_times.py.
+"""
 
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import redis
 from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
-from db.jobs import ENDED
+from db.counts import FarmCounts, count_farm
 from db.session import reading
-from db.tables import JobRow, RecordRow, TrialRow
-from db.workers import list_workers
+from db.states import Outcome, TrialState, WorkerState
+from db.workers import Worker, list_workers
+from services.api.request_times import RequestTimes
 from services.api.settings import ApiSettings
-from services.api.worker_views import health
+from services.api.worker_views import Health, health
+from workers.queues import RESULTS, measure_queue
+
+_BROKER_TIMEOUT_SECS = 1.0
+_HEALTHS: tuple[Health, ...] = ("alive", "stale", "dead")
+_ACTIVE_STATES = (WorkerState.RUNNING, WorkerState.DRAINING, WorkerState.QUARANTINED)
 
 
-class RowMetrics(Collector):
-    """Counts of rows; one collection is a handful of queries."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Farm:
+    counts: FarmCounts
+    workers: list[Worker]
+
+
+class FarmMetrics(Collector):
+    """Counts of rows, and of messages that wait in the broker."""
 
     def __init__(self, engine: Engine, settings: ApiSettings) -> None:
         self._engine = engine
         self._settings = settings
+        self._lock = threading.Lock()
+        self._remembered: list[Metric] = []
+        self._read_at = -float("inf")
 
     def collect(self) -> Iterable[Metric]:
-        with reading(self._engine) as session:
-            jobs = session.execute(select(JobRow.state, func.count()).group_by(JobRow.state)).all()
-            open_trials = session.execute(
-                select(TrialRow.state, func.count())
-                .join(JobRow, JobRow.id == TrialRow.job_id)
-                .where(JobRow.state.not_in(ENDED))
-                .group_by(TrialRow.state)
-            ).all()
-            outcomes = session.execute(
-                select(TrialRow.outcome, func.count())
-                .where(TrialRow.outcome.is_not(None))
-                .group_by(TrialRow.outcome)
-            ).all()
-            records = session.execute(select(RecordRow.state, func.count()).group_by(RecordRow.state)).all()
-            workers = [health(worker, self._settings) for worker in list_workers(session)]
-        yield _family("tilefarm_jobs", "Jobs by state", "state", [(row[0], row[1]) for row in jobs])
-        yield _family(
-            "tilefarm_open_trials",
-            "Trials of jobs not ended",
-            "state",
-            [(row[0], row[1]) for row in open_trials],
-        )
-        yield _family(
-            "tilefarm_trial_outcomes",
-            "Trials by outcome",
-            "outcome",
-            [(str(row[0]), row[1]) for row in outcomes],
-        )
-        yield _family("tilefarm_records", "Records by state", "state", [(row[0], row[1]) for row in records])
-        yield _family(
-            "tilefarm_workers",
-            "Workers by health",
-            "health",
-            [(name, workers.count(name)) for name in ("alive", "stale", "dead")],
-        )
+        """One reads, the others take what it found; an outage is not remembered."""
+        with self._lock:
+            if time.monotonic() - self._read_at >= self._settings.metrics_rows_secs:
+                self._remembered = list(self._read())
+                self._read_at = time.monotonic()
+            return self._remembered
+
+    def _read(self) -> Iterable[Metric]:
+        try:
+            with reading(self._engine) as session:
+                farm = _Farm(counts=count_farm(session), workers=list_workers(session))
+        except SQLAlchemyError:
+            yield GaugeMetricFamily("tilefarm_database_up", "1 where the database answers", value=0)
+            return
+        yield GaugeMetricFamily("tilefarm_database_up", "1 where the database answers", value=1)
+        yield from _rows(farm.counts)
+        yield from _fleet(farm, self._settings)
+        if self._settings.broker_url is not None:
+            queues = {measure_queue(worker.target_key) for worker in farm.workers}
+            yield from _broker(self._settings.broker_url, queues)
 
 
-def registry(engine: Engine, settings: ApiSettings) -> CollectorRegistry:
+def registry(engine: Engine, settings: ApiSettings, request_times: RequestTimes) -> CollectorRegistry:
     made = CollectorRegistry()
-    made.register(RowMetrics(engine, settings))
+    made.register(FarmMetrics(engine, settings))
+    made.register(request_times.histogram)
     return made
 
 
-def _family(name: str, text: str, label: str, values: Iterable[tuple[str, int]]) -> GaugeMetricFamily:
+def _rows(counts: FarmCounts) -> Iterable[Metric]:
+    yield _gauge("tilefarm_jobs", "Jobs by state", "state", counts.jobs)
+    waiting = {
+        str(state): counts.open_trials.get(state, 0) for state in (TrialState.QUEUED, TrialState.DISPATCHED)
+    }
+    yield _gauge(
+        "tilefarm_open_trials", "Trials of jobs not ended that wait for an Outcome", "state", waiting
+    )
+    trials = CounterMetricFamily("tilefarm_trials", "Trials that have an Outcome", labels=["outcome"])
+    for outcome in Outcome:
+        trials.add_metric([outcome], counts.outcomes.get(outcome, 0))
+    yield trials
+    yield _gauge("tilefarm_records", "Records by state", "state", counts.records)
+    yield GaugeMetricFamily(
+        "tilefarm_leases", "Leases of searches that have not expired", value=counts.leases
+    )
+    yield GaugeMetricFamily(
+        "tilefarm_lease_owners", "Tuner replicas that hold a lease", value=counts.lease_owners
+    )
+    yield GaugeMetricFamily(
+        "tilefarm_searches_waiting",
+        "Searches that a running job needs and that no replica leases",
+        value=counts.searches_waiting,
+    )
+
+
+def _fleet(farm: _Farm, settings: ApiSettings) -> Iterable[Metric]:
+    healths = [health(worker, settings) for worker in farm.workers]
+    alive = [worker for worker, found in zip(farm.workers, healths, strict=True) if found == "alive"]
+    states = [worker.state for worker in alive]
+    served = {worker.target_key for worker in alive}
+    yield _gauge(
+        "tilefarm_workers", "Workers by health", "health", {name: healths.count(name) for name in _HEALTHS}
+    )
+    yield _gauge(
+        "tilefarm_workers_alive",
+        "Workers alive by state",
+        "state",
+        {str(state): states.count(state) for state in _ACTIVE_STATES},
+    )
+    yield GaugeMetricFamily(
+        "tilefarm_targets_unserved",
+        "Targets of jobs not ended that no worker alive serves",
+        value=len(farm.counts.wanted_targets - served),
+    )
+
+
+def _broker(url: str, measure_queues: Iterable[str]) -> Iterable[Metric]:
+    """Messages by kind of queue: chunks that no worker took, results that no replica recorded."""
+    up, waiting = 0, {}
+    try:
+        with redis.Redis.from_url(
+            url.replace("redis+socket://", "unix://", 1),
+            socket_timeout=_BROKER_TIMEOUT_SECS,
+            socket_connect_timeout=_BROKER_TIMEOUT_SECS,
+        ) as client:
+            waiting["results"] = _length(client, RESULTS)
+            waiting["measure"] = sum(_length(client, queue) for queue in measure_queues)
+        up = 1
+    except (redis.RedisError, ValueError):
+        waiting = {}
+    yield GaugeMetricFamily("tilefarm_broker_up", "1 where the broker answers", value=up)
+    yield _gauge("tilefarm_broker_messages", "Messages that wait in the broker", "queue", waiting)
+
+
+def _length(client: redis.Redis, queue: str) -> int:
+    found = client.llen(queue)
+    assert isinstance(found, int)
+    return found
+
+
+def _gauge(name: str, text: str, label: str, values: Mapping[str, int]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, text, labels=[label])
-    for value, count in values:
+    for value, count in values.items():
         family.add_metric([value], count)
     return family

@@ -3,13 +3,15 @@
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from workers.secret_files import FileSettings
 
 #: Where the API listens, and where a worker looks for it, unless told otherwise.
 DEFAULT_PORT = 8765
 
 
-class ApiSettings(BaseSettings):
+class ApiSettings(FileSettings):
     """Every limit of the API."""
 
     model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True)
@@ -17,6 +19,9 @@ class ApiSettings(BaseSettings):
     database_url: str
     #: Given to workers when they join; where it is None, /readyz does not ask a broker.
     broker_url: str | None = None
+    #: Files that hold them.
+    database_url_file: Path | None = None
+    broker_url_file: Path | None = None
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     #: Where children keep their private directories; the system's temp directory where it is None.
@@ -47,6 +52,9 @@ class ApiSettings(BaseSettings):
     events_poll_secs: float = Field(default=0.5, gt=0)
     events_heartbeat_secs: float = Field(default=10.0, gt=0)
     max_event_streams: int = Field(default=500, gt=0)
+
+    #: What /metrics counts in rows is at most so old, however many ask.
+    metrics_rows_secs: float = Field(default=5.0, ge=0)
 
     #: Seconds of one trial, where nothing has been measured lately, and of a search's start.
     default_trial_secs: float = Field(default=0.35, gt=0)

@@ -203,7 +203,9 @@ def _read(settings: Callable[..., _S], **given: object) -> _S:
     except ValidationError as error:
         for fault in error.errors():
             name = "_".join(str(part) for part in fault["loc"]).upper()
-            print(f"tilefarm-server: TILEFARM_{name}: {fault['msg']}", file=sys.stderr)
+            # A fault of a file names its variable itself.
+            said = f"TILEFARM_{name}: {fault['msg']}" if name else fault["msg"].removeprefix("Value error, ")
+            print(f"tilefarm-server: {said}", file=sys.stderr)
         raise SystemExit(2) from None
 
 

@@ -3,16 +3,20 @@
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from workers.secret_files import FileSettings
 
 
-class ServerSettings(BaseSettings):
+class ServerSettings(FileSettings):
     """Read once from TILEFARM_* variables."""
 
     model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True)
 
     #: `sqlite:///path` or `postgresql+psycopg://…`; None: the embedded service's database.
     database_url: str | None = None
+    #: A file that holds it.
+    database_url_file: Path | None = None
     #: Data directory of the embedded service.
     data_dir: Path | None = None
     xdg_data_home: Path | None = Field(default=None, validation_alias="XDG_DATA_HOME")

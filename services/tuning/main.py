@@ -22,10 +22,12 @@ from sandbox.limits import Limits
 from services.tuning.broker import ResultsConsumer, make_tuner_app, send_chunk
 from services.tuning.leases import Leases
 from services.tuning.loop import Tuner
+from services.tuning.metrics import TunerMetrics
 from services.tuning.revisions import Revisions
 from services.tuning.search_host import SearchHost
 from services.tuning.settings import TunerSettings
 from workers.messages import MeasureChunk
+from workers.probes import Probes
 
 _log = structlog.get_logger(__name__)
 
@@ -65,10 +67,12 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
         wake.set()
 
     consumer = ResultsConsumer(app=app, engine=engine, on_change=changed)
-    with ForkServer(_PRELOAD) as server:
+    leases = Leases(engine=engine, owner=owner, settings=settings)
+    metrics = TunerMetrics(leases=lambda: leases, stuck_secs=settings.stuck_secs)
+    with _probes(metrics, settings), ForkServer(_PRELOAD) as server:
         tuner = Tuner(
             engine=engine,
-            leases=Leases(engine=engine, owner=owner, settings=settings),
+            leases=leases,
             host=SearchHost(engine=engine, spawn=lambda: _spawn(server, settings), settings=settings),
             send=lambda chunk, target_key: _send(app, chunk, target_key),
             revisions=revisions,
@@ -77,7 +81,7 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
         consumer.start()
         _log.info("tuner_started", owner=owner)
         try:
-            _loop(tuner, settings, stopping=stopping, wake=wake)
+            _loop(tuner, settings, metrics, stopping=stopping, wake=wake)
         finally:
             consumer.stop()
             _close(tuner)
@@ -86,7 +90,24 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
     _log.info("tuner_ended", owner=owner)
 
 
-def _loop(tuner: Tuner, settings: TunerSettings, *, stopping: threading.Event, wake: threading.Event) -> None:
+def _probes(metrics: TunerMetrics, settings: TunerSettings) -> Probes:
+    return Probes(
+        host=settings.metrics_host,
+        port=settings.tuner_metrics_port,
+        registry=metrics.registry,
+        healthy=metrics.healthy,
+        ready=metrics.ready,
+    )
+
+
+def _loop(
+    tuner: Tuner,
+    settings: TunerSettings,
+    metrics: TunerMetrics,
+    *,
+    stopping: threading.Event,
+    wake: threading.Event,
+) -> None:
     outage_secs = settings.outage_secs
     started = False
     while not stopping.is_set():
@@ -94,8 +115,10 @@ def _loop(tuner: Tuner, settings: TunerSettings, *, stopping: threading.Event, w
             if not started:
                 tuner.start()
                 started = True
-            tuner.tick()
+            with metrics.tick():
+                tuner.tick()
         except OperationalError as error:
+            metrics.database_away()
             _log.warning("database_away", reason=str(error.orig), retry_secs=outage_secs)
             stopping.wait(outage_secs)
             outage_secs = min(2 * outage_secs, settings.outage_max_secs)

@@ -1,0 +1,52 @@
+"""One tuner replica's Prometheus metrics and probes. Jobs, trials and searches are counted by the API."""
+
+import time
+from collections.abc import Callable, Iterator, Sized
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+
+class TunerMetrics:
+    """Written by the loop's thread, read by the probes' threads."""
+
+    def __init__(self, *, leases: Callable[[], Sized], stuck_secs: float) -> None:
+        self.registry = CollectorRegistry()
+        self._stuck_secs = stuck_secs
+        self._turned_at = time.monotonic()
+        self._database_away = False
+        self._tick_secs = Histogram(
+            "tilefarm_tuner_tick_duration_seconds",
+            "Duration of a tick of the loop",
+            registry=self.registry,
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+        )
+        self._outages = Counter(
+            "tilefarm_tuner_database_away_total",
+            "Ticks that ended because the database did not answer",
+            registry=self.registry,
+        )
+        held = Gauge("tilefarm_tuner_leases", "Searches that this replica leases", registry=self.registry)
+        held.set_function(lambda: len(leases()))
+
+    @contextmanager
+    def tick(self) -> Iterator[None]:
+        """Around one tick; only one that ended well is timed."""
+        started = time.monotonic()
+        yield
+        self._turned_at = time.monotonic()
+        self._database_away = False
+        self._tick_secs.observe(self._turned_at - started)
+
+    def database_away(self) -> None:
+        """The loop is well, and waits."""
+        self._turned_at = time.monotonic()
+        self._database_away = True
+        self._outages.inc()
+
+    def healthy(self) -> str | None:
+        silent_secs = time.monotonic() - self._turned_at
+        return f"the loop has not turned for {silent_secs:.0f} s" if silent_secs > self._stuck_secs else None
+
+    def ready(self) -> str | None:
+        return "the database does not answer" if self._database_away else self.healthy()
