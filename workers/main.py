@@ -19,24 +19,26 @@ from celery.exceptions import SecurityWarning
 from kombu.exceptions import OperationalError
 
 from sandbox.fork_server import ForkServer
+from workers import metrics
 from workers.app import make_app, publish_result
 from workers.consumer import SteadyConsumer
-from workers.device import DetectedTarget, Device, detect_target, find_device, host_name
 from workers.consuming import Consuming
+from workers.device import DetectedTarget, Device, detect_target, find_device, host_name
 from workers.errors import DeviceError, JoinRefused
 from workers.heartbeat import Heartbeat
 from workers.holding import Holding
 from workers.measure import Measurer
 from workers.membership import Joined, Membership
 from workers.messages import MeasureChunk, TrialOutcome, TrialStarted
+from workers.probes import Probes
 from workers.reference import ReferenceCache
-from workers.settings import WorkerSettings
-from workers.steps import register_steps
 from workers.selftest import REFERENCE_KERNEL, DeviceTester
 from workers.selftester import SelfTester
+from workers.settings import WorkerSettings
+from workers.steps import register_steps
+from workers.turn import Turn
 
 _log = structlog.get_logger(__name__)
-from workers.turn import Turn
 
 
 def run(settings: WorkerSettings) -> None:
@@ -91,8 +93,6 @@ def _serve(
     holding, turn = Holding(), Turn()
     measurer = _measurer(settings, server, device, detected, membership, holding, app)
     worker = _celery_worker(app, name=f"{host_name()}-{device.name}", queues=joined.queues)
-    heartbeat = Heartbeat(
-        membership=membership,
     consuming = Consuming(worker, joined.queues)
     selftester = SelfTester(
         tester=DeviceTester(server=server, device=device, target=detected.target, turn=turn),
@@ -112,6 +112,8 @@ def _serve(
             measurer.run(chunk)
 
     register_steps(app, measure=measure)
+    heartbeat = Heartbeat(
+        membership=membership,
         holding=holding,
         stage_secs=measurer.stage_secs,
         device_report=selftester.report,
@@ -119,16 +121,34 @@ def _serve(
         every_secs=joined.heartbeat_secs,
     )
 
+    probes = Probes(
+        host=settings.metrics_host,
+        port=settings.worker_metrics_port,
+        registry=metrics.registry(
+            metrics.WorkerMetrics(
+                stage_secs=measurer.stage_secs,
+                held=holding.held,
+                quarantined=lambda: selftester.quarantined,
+            )
+        ),
+        healthy=lambda: None,
+        ready=lambda: "the device is in quarantine" if selftester.quarantined else None,
+    )
+
     def stop(**_signal: Any) -> None:
         # What is held is given up at once: the reconciler rings for it again.
         holding.drop_all()
+        turn.end_test()
 
     signals.worker_shutting_down.connect(stop)
     heartbeat.start()
+    selftester.start()
     try:
-        worker.start()
+        with probes:
+            worker.start()
     finally:
         holding.drop_all()
+        selftester.stop()
         heartbeat.stop()
         signals.worker_shutting_down.disconnect(stop)
 
@@ -138,17 +158,14 @@ def _measurer(
     server: ForkServer,
     device: Device,
     detected: DetectedTarget,
-        turn.end_test()
     membership: Membership,
     holding: Holding,
     app: Celery,
-    selftester.start()
 ) -> Measurer:
     linker = shutil.which("ld") if settings.worker_linker == "auto" else None
 
     def publish(obj: TrialStarted | TrialOutcome) -> None:
         try:
-        selftester.stop()
             publish_result(app, obj, timeout_secs=settings.publish_timeout_secs)
         except OperationalError as error:
             _log.error("result_lost", trial_id=obj.trial_id, attempt=obj.attempt, reason=str(error))
