@@ -14,6 +14,7 @@ from bench import evaluate, machine, one_run, plot, report, report_versus, stock
 from bench.comparison import Comparison, Judged, careful_curve
 from bench.curves import Point, Run, thinned
 from bench.machine import Machine
+from bench.processes import BenchError
 from bench.stock import Check, Conditions
 from bench.suite import Workload
 from tuner.target import detect_local_target
@@ -21,6 +22,7 @@ from tuner.target import detect_local_target
 DEFAULT_WORKLOADS = ("GMM-512", "SFM", "C2D-a")
 #: Points of one run that are timed carefully for the curve.
 _CURVE_POINTS = 10
+_BUSY_LOAD = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,25 +37,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-check", action="store_true", help="trust the cache")
     parser.add_argument("--options", type=json.loads, default={}, help="of our jobs, as JSON")
     parser.add_argument("--dry", action="store_true", help="leave docs/ as it is")
+    parser.add_argument(
+        "--only-table", action="store_true", help="write docs/ from what is kept, run nothing"
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
     here = machine.this_machine()
-    if machine.load_average() > 0.5:
-        print(f"warning: load average {machine.load_average():.1f}; others are at work", file=sys.stderr)
+    if arguments.only_table:
+        publish(here)
+        return 0
+    if machine.load_average() > _BUSY_LOAD:
+        print(f"warning: load average {machine.load_average():.1f}: others are at work", file=sys.stderr)
     conditions = Conditions(target=detect_local_target(), trials=arguments.trials, batch=arguments.batch)
     checks: list[Check] = []
+    failed: list[str] = []
     for name in _names(arguments.workloads):
-        workload = suite.workload(name)
-        runs, check = _runs(here, workload, conditions, arguments)
+        try:
+            check = _compare(here, suite.workload(name), conditions, arguments)
+        except BenchError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            failed.append(name)
+            continue
         checks += [check] if check is not None else []
-        compared = _judge(here, workload, conditions, runs, arguments.options)
-        report.write_json(f"versus/{here.key}/{name}.json", compared.as_json())
-        text = report_versus.tables([compared], [] if check is None else [check])
-        print(f"## {name}\n\n{text}\n", flush=True)
-    if not arguments.dry:
-        publish(here, checks)
-    return 0
+        if not arguments.dry:
+            publish(here, checks)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def publish(here: Machine, checks: Sequence[Check] = ()) -> None:
@@ -76,6 +87,18 @@ def _names(asked: str) -> tuple[str, ...]:
     if unknown:
         raise SystemExit(f"no workload {', '.join(unknown)}; known are {', '.join(suite.names())}")
     return names
+
+
+def _compare(
+    here: Machine, workload: Workload, conditions: Conditions, arguments: argparse.Namespace
+) -> Check | None:
+    """Run, judge, keep and print one workload. Raises BenchError."""
+    runs, check = _runs(here, workload, conditions, arguments)
+    compared = _judge(here, workload, conditions, runs, arguments.options)
+    report.write_json(f"versus/{here.key}/{workload.name}.json", compared.as_json())
+    text = report_versus.tables([compared], [] if check is None else [check])
+    print(f"## {workload.name}\n\n{text}\n", flush=True)
+    return check
 
 
 def _runs(
