@@ -35,10 +35,13 @@ def find_target(session: Session, key: str) -> Target | None:
 
 
 def workers_alive(session: Session, *, dead_after_secs: float) -> dict[int, int]:
-    """How many workers of each target are alive, by target id."""
+    """How many workers of each target are alive and not in quarantine, by target id."""
     statement = (
         select(WorkerRow.target_id, func.count())
-        .where(WorkerRow.state != WorkerState.LEFT, secs_since(WorkerRow.heartbeat_at) <= dead_after_secs)
+        .where(
+            WorkerRow.state.not_in((WorkerState.LEFT, WorkerState.QUARANTINED)),
+            secs_since(WorkerRow.heartbeat_at) <= dead_after_secs,
+        )
         .group_by(WorkerRow.target_id)
     )
     return {found[0]: found[1] for found in session.execute(statement)}

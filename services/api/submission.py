@@ -316,6 +316,6 @@ def _search_key(
 def _warnings(taken: _Taken, *, alive: int) -> list[dict[str, Any]]:
     warnings = [warning for function in taken.functions for warning in function.warnings]
     if not alive:
-        detail = f"no worker for {taken.target.name} is alive; the job waits until one joins"
+        detail = f"no worker for {taken.target.name} is alive and well; the job waits until one is"
         warnings.append({"code": "no_worker", "function": None, "detail": detail})
     return warnings

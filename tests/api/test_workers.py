@@ -121,6 +121,8 @@ def test_a_quarantined_worker_says_so_and_its_device_is_described(api, engine):
     assert worker["facts"] == {"cpu": "test", **facts}
     with transaction(engine) as session:
         assert [seen.accepts for seen in read_fleet(session, dead_after_secs=10)] == [False]
+    assert api("GET", "/v1/targets/local").json()["workers_alive"] == 0
+    assert "no_worker" in [w["code"] for w in api.submit(target="local").json()["warnings"]]
     beat(api, worker_id)
     (worker,) = api("GET", "/v1/workers").json()["workers"]
     assert (worker["state"], worker["facts"]) == ("running", {"cpu": "test", **facts})

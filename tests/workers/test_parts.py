@@ -10,6 +10,7 @@ import pytest
 
 from db.states import Outcome
 from tests.workers.conftest import EMPTY_TRACE
+from workers.cache_flush import flusher
 from workers.device import find_device
 from workers.errors import DeviceError
 from workers.holding import Attempt, Holding
@@ -228,3 +229,31 @@ def test_a_childs_answer_is_not_believed_blindly(change):
     result = read_answer({**answer, **change})
     assert (result.outcome, result.run_secs) == (Outcome.RUN_ERROR, None)
     assert "does not read" in result.error
+
+
+def test_where_lines_cannot_be_flushed_every_core_sweeps_its_caches(monkeypatch):
+    swept = []
+    allowed = os.sched_getaffinity(0)
+    set_affinity = os.sched_setaffinity
+
+    def note(pid, cpus):
+        swept.append(set(cpus))
+        set_affinity(pid, cpus)
+
+    monkeypatch.setattr(os, "sched_setaffinity", note)
+    flusher([], target=None, x86=False)()
+    assert swept == [*({cpu} for cpu in sorted(allowed)), allowed]
+    assert os.sched_getaffinity(0) == allowed
+
+
+def test_a_flush_comes_before_every_timed_call_and_no_evaluator_takes_its_place():
+    told = []
+    policy = MeasurePolicy(min_repeat=4, max_repeat=4, flush_cache=True)
+    repeats(
+        lambda: told.append("call"),
+        lambda _: told.append("evaluator") or 1.0,
+        estimate_secs=1e-6,
+        policy=policy,
+        flush=lambda: told.append("flush"),
+    )
+    assert told == ["flush", "call"] * 4
