@@ -17,7 +17,7 @@ from services.api.errors import ErrorEntry, InvalidError, UnavailableError
 from services.api.settings import ApiSettings
 
 ENTRY = "tuner.intake:run"
-PRELOAD = ("tuner.preload", "tuner.intake")
+PRELOAD = ("tuner.preload_tvm", "tuner.intake")
 
 
 class Answering(Protocol):

@@ -69,7 +69,7 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
     consumer = ResultsConsumer(app=app, engine=engine, on_change=changed)
     leases = Leases(engine=engine, owner=owner, settings=settings)
     metrics = TunerMetrics(leases=lambda: leases, stuck_secs=settings.stuck_secs)
-    with _probes(metrics, settings), ForkServer(_PRELOAD) as server:
+    with _probes(metrics, consumer, settings), ForkServer(_PRELOAD) as server:
         tuner = Tuner(
             engine=engine,
             leases=leases,
@@ -90,13 +90,17 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
     _log.info("tuner_ended", owner=owner)
 
 
-def _probes(metrics: TunerMetrics, settings: TunerSettings) -> Probes:
+def _probes(metrics: TunerMetrics, consumer: ResultsConsumer, settings: TunerSettings) -> Probes:
+    def healthy() -> str | None:
+        ended = consumer.ident is not None and not consumer.is_alive()
+        return "nothing takes results any more" if ended else metrics.healthy()
+
     return Probes(
         host=settings.metrics_host,
         port=settings.tuner_metrics_port,
         registry=metrics.registry,
-        healthy=metrics.healthy,
-        ready=metrics.ready,
+        healthy=healthy,
+        ready=lambda: healthy() or metrics.ready(),
     )
 
 

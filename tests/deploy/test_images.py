@@ -1,0 +1,182 @@
+"""The images' own commands, as plain processes: each role runs with nothing but its image's requirements."""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from services.server.deathsig import DIE_WITH_PARENT
+from tests.checks import modules
+from tests.deploy.dockerfile import Image, images
+from tests.deploy.role import RoleEnvironment, closure, environment, named, size_bytes
+
+IMAGES = images()
+ROLES = ("admin", "api", "tuner", "worker")
+WAIT_SECS = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def roles(tmp_path_factory) -> dict[str, RoleEnvironment]:
+    return {role: RoleEnvironment(tmp_path_factory.mktemp(role), role) for role in ROLES}
+
+
+def start(role: RoleEnvironment, image: Image, log: Path, **variables: str) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [*DIE_WITH_PARENT, *role.command(image.command)],
+            env=environment(**image.environment, **variables),
+            stdout=output,
+            stderr=output,
+        )
+
+
+def run(role: RoleEnvironment, words: list[str], **variables: str) -> str:
+    done = subprocess.run(
+        role.command(words),
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def wait_for(probe, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Until it is true; a process that ends instead tells why."""
+    deadline = time.monotonic() + WAIT_SECS
+    while True:
+        with contextlib.suppress(httpx.TransportError):
+            if probe():
+                return
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def farm(roles, valkey_url, tmp_path_factory) -> Iterator[dict[str, str]]:
+    """The four images' commands against SQLite and Valkey, with secrets in files, as compose starts them."""
+    home = tmp_path_factory.mktemp("farm")
+    files = {"database_url": f"sqlite:///{home / 'farm.db'}", "broker_url": valkey_url}
+    for name, text in files.items():
+        (home / name).write_text(text + "\n")
+    database = {"TILEFARM_DATABASE_URL_FILE": str(home / "database_url")}
+    broker = {"TILEFARM_BROKER_URL_FILE": str(home / "broker_url")}
+    run(roles["admin"], IMAGES["admin"].command, **database)
+    token = ["tilefarm-server", "token", "create"]
+    (home / "token").write_text(run(roles["admin"], [*token, "w", "--scope", "worker"], **database))
+    user = run(roles["admin"], [*token, "u", "--scope", "jobs:write", "--scope", "jobs:read"], **database)
+
+    ports = {name: str(free_port()) for name in ("api", "tuner", "worker")}
+    urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+    given = {
+        "api": {"TILEFARM_PORT": ports["api"], **database, **broker},
+        "tuner": {"TILEFARM_TUNER_METRICS_PORT": ports["tuner"], **database, **broker},
+        "worker": {
+            "TILEFARM_URL": urls["api"],
+            "TILEFARM_TOKEN_FILE": str(home / "token"),
+            "TILEFARM_WORKER_METRICS_PORT": ports["worker"],
+            "TILEFARM_WORK_DIR": str(home / "work"),
+            "TILEFARM_LOCK_DIR": str(home / "locks"),
+            "TILEFARM_PROFILES": "here",
+            "TILEFARM_WORKER_SELFTEST_SECS": "0",
+        },
+    }
+    processes = {}
+    with contextlib.ExitStack() as ends:
+        for role in ("api", "tuner", "worker"):
+            log = home / f"{role}.log"
+            image = IMAGES[role]
+            variables = {**image.environment, **given[role], "TILEFARM_HOST": "127.0.0.1"}
+            variables["TILEFARM_METRICS_HOST"] = "127.0.0.1"
+            bare = Image(command=image.command, environment={}, ports=(), health=image.health)
+            process = processes[role] = start(roles[role], bare, log, **variables)
+            ends.callback(end, process)
+            wait_for(lambda role=role: httpx.get(f"{urls[role]}/readyz").is_success, process, log)
+        yield {**urls, "token": user.strip(), "home": str(home)}
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) in (0, -signal.SIGTERM)
+
+
+def test_every_role_comes_up_with_its_images_requirements_alone(farm):
+    for role in ("api", "tuner", "worker"):
+        assert httpx.get(f"{farm[role]}/healthz").status_code == 200
+        assert "tilefarm_" in httpx.get(f"{farm[role]}/metrics").text
+    found = httpx.get(f"{farm['api']}/metrics").text
+    assert 'tilefarm_workers{health="alive"} 1.0' in found
+
+
+def test_a_submission_is_read_by_an_api_that_has_no_xgboost(farm, roles):
+    assert not roles["api"].imports("xgboost")
+    assert not roles["api"].imports("scipy")
+    body = {"module": modules.graph("matmul_relu"), "target": "here", "max_trials": 1}
+    answer = httpx.post(
+        f"{farm['api']}/v1/jobs", json=body, headers={"Authorization": f"Bearer {farm['token']}"}, timeout=60
+    )
+    assert answer.status_code == 201, answer.text
+    assert len(answer.json()["tasks"]) == 1
+
+
+def test_an_image_lacks_what_its_role_must_not_have(roles):
+    assert not roles["admin"].imports("tvm")
+    assert not roles["worker"].imports("psycopg")
+    assert not roles["worker"].imports("sqlalchemy")
+    assert not roles["worker"].imports("xgboost")
+    assert roles["tuner"].imports("xgboost")
+
+
+def test_what_a_role_installs_stays_small():
+    """Installed bytes of all its distributions, in MiB; TVM alone is 330."""
+    sizes = {role: size_bytes(closure(named(role))) >> 20 for role in ROLES}
+    assert sizes["admin"] < 80
+    assert sizes["api"] < 560
+    assert sizes["worker"] < 460
+    assert sizes["tuner"] < 660
+
+
+def test_a_health_check_fails_where_nothing_listens(farm, roles):
+    """The very words of the images' HEALTHCHECK, on the port of this run."""
+    for role, port in (("api", "8765"), ("tuner", "9101"), ("worker", "9102")):
+        words = IMAGES[role].health
+        own = [word.replace(f"127.0.0.1:{port}", farm[role].removeprefix("http://")) for word in words]
+        assert own != words
+        run(roles[role], own)
+        nowhere = [word.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free_port()}") for word in words]
+        done = subprocess.run(
+            roles[role].command(nowhere), env=environment(), capture_output=True, check=False
+        )
+        assert done.returncode == 1
+
+
+def test_the_cli_of_every_image_explains_itself(roles):
+    for role, words in (("admin", ["db"]), ("api", ["api"]), ("tuner", ["tuner"]), ("worker", ["worker"])):
+        assert "usage: tilefarm-server" in run(roles[role], ["tilefarm-server", *words, "--help"])
+
+
+def test_images_are_pinned_to_the_tested_versions():
+    """Each distribution of an image has a line in constraints.txt, or comes without a version."""
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in constraints()}
+    for role in ROLES:
+        assert set(closure(named(role))) <= pinned, role
+
+
+def constraints() -> list[str]:
+    path = Path(__file__).parents[2] / "constraints.txt"
+    return path.read_text(encoding="utf-8").splitlines()
