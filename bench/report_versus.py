@@ -79,7 +79,7 @@ def _quality(comparisons: Sequence[Comparison]) -> list[str]:
         [
             *(c.workload, micros(c.untuned_secs)),
             *(_with_spread(c, side) for side in SIDES),
-            *(f"**{number(c.ratio(final_secs), 3)}**", number(_gflops(c), 0)),
+            *(f"**{number(c.ratio(final_secs), 3)}**", number(_gflops(c))),
             *(micros(c.median(side, flushed_secs)) for side in SIDES),
             *(number(c.ratio(flushed_secs), 3), _worst(c, lambda judged: judged.difference)),
         ]
