@@ -37,9 +37,7 @@ def create_token(
     session: Session, name: str, *, scopes: Collection[str], lifetime_secs: float | None = None
 ) -> str:
     """Make a token and return it, for the only time. Raises ValueError on an unknown scope."""
-    unknown = set(scopes) - set(SCOPES)
-    if unknown:
-        raise ValueError(f"unknown scopes: {', '.join(sorted(unknown))}")
+    _check(scopes)
     token = _PREFIX + secrets.token_urlsafe(32)
     session.add(
         TokenRow(
@@ -51,6 +49,24 @@ def create_token(
     )
     session.flush()
     return token
+
+
+def adopt_token(session: Session, name: str, token: str, *, scopes: Collection[str]) -> bool:
+    """Store a token that was made elsewhere; False where it is stored so already.
+
+    Raises ValueError on an unknown scope, or where the token is known otherwise.
+    """
+    _check(scopes)
+    known = session.scalars(_tokens().where(TokenRow.token_sha256 == token_sha256(token))).first()
+    if known is None:
+        session.add(TokenRow(name=name, token_sha256=token_sha256(token), scopes=sorted(scopes)))
+        session.flush()
+        return True
+    if known.revoked_at is not None:
+        raise ValueError(f"this token was revoked; it was {known.name!r}")
+    if (known.name, known.scopes) != (name, sorted(scopes)):
+        raise ValueError(f"this token is {known.name!r} already, with {', '.join(known.scopes)}")
+    return False
 
 
 def find_token(session: Session, token: str) -> Token | None:
@@ -72,6 +88,12 @@ def revoke_token(session: Session, name: str) -> bool:
     """False where there is no such token, or it is revoked already."""
     statement = update(TokenRow).where(TokenRow.name == name, TokenRow.revoked_at.is_(None))
     return changed(session, statement.values(revoked_at=utc_now())) == 1
+
+
+def _check(scopes: Collection[str]) -> None:
+    unknown = set(scopes) - set(SCOPES)
+    if unknown:
+        raise ValueError(f"unknown scopes: {', '.join(sorted(unknown))}")
 
 
 def _tokens() -> Select[TokenRow]:

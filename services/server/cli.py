@@ -74,6 +74,11 @@ def _add_token(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     create.add_argument("--scope", action="append", required=True, dest="scopes", help="may be given often")
     create.add_argument("--days", type=float, default=None, help="expires after so many days; default: never")
     create.set_defaults(run=_token_create)
+    adopt = verbs.add_parser("adopt", help="make a secret that you have in a file a token; may be repeated")
+    adopt.add_argument("name")
+    adopt.add_argument("--scope", action="append", required=True, dest="scopes", help="may be given often")
+    adopt.add_argument("--file", type=Path, required=True)
+    adopt.set_defaults(run=_token_adopt)
     listing = verbs.add_parser("list", help="names, scopes, expiry; never the tokens")
     listing.set_defaults(run=_token_list)
     revoke = verbs.add_parser("revoke", help="make a token useless")
@@ -164,6 +169,14 @@ def _token_create(arguments: argparse.Namespace) -> int:
 
     return _on_database(
         lambda url: tokens.create(url, name=arguments.name, scopes=arguments.scopes, days=arguments.days)
+    )
+
+
+def _token_adopt(arguments: argparse.Namespace) -> int:
+    from services.server import tokens
+
+    return _on_database(
+        lambda url: tokens.adopt(url, name=arguments.name, scopes=arguments.scopes, path=arguments.file)
     )
 
 

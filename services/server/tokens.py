@@ -13,11 +13,14 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
 from db.session import connect, reading, transaction
-from db.tokens import SCOPES, create_token, find_token, list_tokens, revoke_token
+from db.tokens import SCOPES, adopt_token, create_token, find_token, list_tokens, revoke_token
 
 _SECS_PER_DAY = 86_400.0
 _MAX_DAYS = 36_500
 _MAX_NAME_CHARS = 120
+#: Of an adopted token: `openssl rand -hex 32` has 64.
+_MIN_SECRET_CHARS = 32
+_MAX_SECRET_CHARS = 500
 
 
 def ensure_file(url: str, path: Path, *, name: str, scopes: Sequence[str] = SCOPES) -> str:
@@ -52,6 +55,36 @@ def create(url: str, *, name: str, scopes: Sequence[str], days: float | None) ->
         return 2
     print(token)
     return 0
+
+
+def adopt(url: str, *, name: str, scopes: Sequence[str], path: Path) -> int:
+    """Make the secret in a file a token: an orchestrator made it and mounts it where it is used.
+
+    May be run again at every start: what is there already stays.
+    """
+    try:
+        token = path.read_text(encoding="ascii").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        return _refuse(f"{path} cannot be read ({error})")
+    if not _MIN_SECRET_CHARS <= len(token) <= _MAX_SECRET_CHARS or not token.isprintable() or " " in token:
+        return _refuse(f"{path} holds no token: one line of {_MIN_SECRET_CHARS} or more characters, no space")
+    fault = _fault(name, None)
+    if fault is not None:
+        return _refuse(fault)
+    try:
+        with _engine(url) as engine, transaction(engine) as session:
+            new = adopt_token(session, name, token, scopes=scopes)
+    except ValueError as error:
+        return _refuse(f"{error}; scopes are: {', '.join(SCOPES)}")
+    except IntegrityError:
+        return _refuse(f"there is a token {name!r} already, and it is another one")
+    print(f"{name}: {'adopted' if new else 'known already'}")
+    return 0
+
+
+def _refuse(reason: str) -> int:
+    print(f"tilefarm-server token: {reason}", file=sys.stderr)
+    return 2
 
 
 def _fault(name: str, days: float | None) -> str | None:
