@@ -27,6 +27,7 @@ _IDLE_SECS = 3.0
 _QUARANTINE_SECS = 60.0
 _LOOK_SECS = 0.25
 _STOP_SECS = 5.0
+_MOST_ERROR_CHARS = 1000
 
 
 class TestsDevice(Protocol):
@@ -100,6 +101,8 @@ class SelfTester:
             if self.turn.idle_secs < _IDLE_SECS or self._stopped.is_set():
                 return False
             _log.warning("selftest_failed", kind=type(error).__name__, reason=str(error))
+            facts = {**self._report.facts, "selftest_error": str(error)[:_MOST_ERROR_CHARS]}
+            self._report = DeviceReport(facts=facts, quarantined=self.quarantined)
             return True
         self._conclude(result, judgement)
         return True
@@ -119,7 +122,10 @@ class SelfTester:
         drifted = judgement.verdict == Verdict.DRIFTED
         self._remember(at, result.noise.reference_secs, well=not drifted)
         slower = None if judgement.slower is None else round(judgement.slower, 4)
-        facts = {"selftest": {**result.as_json(), "at": at, "slower_than_history": slower}}
+        facts = {
+            "selftest_error": None,
+            "selftest": {**result.as_json(), "at": at, "slower_than_history": slower},
+        }
         reason = _reason(slower, self.drift_limit) if drifted and slower is not None else None
         before = self.quarantined
         self._report = DeviceReport(facts={**facts, "quarantine": reason}, quarantined=drifted)

@@ -45,7 +45,8 @@ def run(channel: Channel) -> None:
             "half": save(half("float16")),
             "bfloat": save(half("bfloat16")),
             "bools": save(bools()),
-            "shift": save(workload([a := te.placeholder((1024, 512), name="A"), topi.add(a, 1.0)])),
+            "shift": save(shift()),
+            "shift_parallel": trace(shift(), parallel),
             "dense_compiled": [consumed_and_measured(dense(), text) for text in searched(dense(), count=4)],
             **{name: save(module_of(hostile)) for name, hostile in HOSTILE.items()},
         }
@@ -114,6 +115,17 @@ def matmul(size: int) -> Any:
     return workload(
         [a, b, te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")]
     )
+
+
+def shift() -> Any:
+    a = te.placeholder((512, 512), name="A")
+    return workload([a, te.compute(a.shape, lambda i, j: a[i, j] + 1.0, name="C")])
+
+
+def parallel(sch: Any) -> None:
+    rows, columns = sch.get_loops(sch.get_sblock("C", func_name="main"))
+    sch.parallel(rows)
+    sch.vectorize(sch.split(columns, [None, 16])[1])
 
 
 def tiled(sch: Any) -> None:

@@ -10,6 +10,7 @@ from sandbox.errors import ChildDied
 from sandbox.limits import Limits
 from services.server.selftest import table
 from workers.drift import LEAST_HISTORY
+from workers.errors import DeviceError
 from workers.selftest import DeviceTester, Noise, Roofline, SelfTest, copy_array_bytes
 from workers.selftest_history import HistoryRun, append_history, read_history, well_secs
 from workers.selftester import SelfTester
@@ -169,6 +170,22 @@ def test_a_device_that_drifted_goes_into_quarantine_and_comes_back(tmp_path):
     assert quarantines == [True, False]
     assert watched.report().facts["quarantine"] is None
     assert [run.well for run in read_history(watched.history)] == [True] * 5 + [False] * 2 + [True]
+
+
+def test_a_test_that_fails_is_told_and_does_not_hide_what_is_known(tmp_path):
+    class Failing(FakeTester):
+        def run(self):
+            raise DeviceError("no memory for the copy")
+
+    watched = selftester(tmp_path, FakeTester(1e-4), [])
+    watched._test()
+    watched.tester, watched.turn._idle_since = Failing(), 0.0
+    assert watched._test()
+    facts = watched.report().facts
+    assert (facts["selftest_error"], "selftest" in facts) == ("no memory for the copy", True)
+    watched.tester = FakeTester(1e-4)
+    watched._test()
+    assert watched.report().facts["selftest_error"] is None
 
 
 def test_a_disturbed_run_is_repeated_and_forgiven(tmp_path):
