@@ -122,14 +122,12 @@ class SelfTester:
         drifted = judgement.verdict == Verdict.DRIFTED
         self._remember(at, result.noise.reference_secs, well=not drifted)
         slower = None if judgement.slower is None else round(judgement.slower, 4)
-        facts = {
-            "selftest_error": None,
-            "selftest": {**result.as_json(), "at": at, "slower_than_history": slower},
-        }
+        tested = {**result.as_json(), "at": at, "slower_than_history": slower}
         reason = _reason(slower, self.drift_limit) if drifted and slower is not None else None
         before = self.quarantined
-        self._report = DeviceReport(facts={**facts, "quarantine": reason}, quarantined=drifted)
-        _log.info("selftest_done", **facts["selftest"])
+        facts = {"selftest": tested, "selftest_error": None, "quarantine": reason}
+        self._report = DeviceReport(facts=facts, quarantined=drifted)
+        _log.info("selftest_done", **tested)
         if drifted:
             _log.error("device_quarantined", reason=reason)
         elif before:
