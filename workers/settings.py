@@ -40,6 +40,10 @@ class WorkerSettings(FileSettings):
     worker_linker: Literal["auto", "none"] = "auto"
     #: Built children that may wait for the device.
     worker_max_waiting: int = Field(default=8, ge=1, le=64)
+    #: Between two self-tests of the idle device; 0: none.
+    worker_selftest_secs: float = Field(default=600.0, ge=0)
+    #: Relative slowness of the reference kernel beside its own history that puts the device into quarantine.
+    worker_drift_limit: float = Field(default=0.15, gt=0)
     #: Where /metrics, /healthz and /readyz are served; None: nowhere.
     worker_metrics_port: int | None = Field(default=None, ge=0, le=65535)
     metrics_host: str = "127.0.0.1"
@@ -48,10 +52,6 @@ class WorkerSettings(FileSettings):
     #: How long outcomes are offered to a broker that does not answer.
     publish_timeout_secs: float = Field(default=120.0, gt=0)
 
-    #: Between two self-tests of the idle device; 0: none.
-    worker_selftest_secs: float = Field(default=600.0, ge=0)
-    #: Relative slowness of the reference kernel beside its own history that puts the device into quarantine.
-    worker_drift_limit: float = Field(default=0.15, gt=0)
     @field_validator("profiles", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
