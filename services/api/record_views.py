@@ -1,5 +1,8 @@
 """Records as responses."""
 
+import hashlib
+from collections.abc import Mapping
+
 from db.records import Record
 from services.api.schemas_records import FoundRecord, RecordView
 from services.api.views import gflops
@@ -34,4 +37,19 @@ def found_record(record: Record, trace: object) -> FoundRecord:
         tvm_version=record.tvm_version,
         device_class=record.device_class,
         created_at=record.created_at,
+        etag=record_etag(record),
     )
+
+
+def record_etag(record: Record) -> str:
+    text = f"{record.id} {record.shash} {record.trace_hash} {record.created_at.isoformat()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def lookup_etag(target_key: str, tvm_version: str, etags: Mapping[str, str]) -> str:
+    """The ETag of a lookup: of each asked workload the record's etag, or "" where there is none.
+
+    A client that kept the parts computes the same. It is weak: what is near a miss is not in it.
+    """
+    lines = [target_key, tvm_version, *(f"{shash} {etags[shash]}" for shash in sorted(etags))]
+    return 'W/"' + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32] + '"'

@@ -44,6 +44,8 @@ class FoundRecord(_Response):
     tvm_version: str
     device_class: str
     created_at: datetime
+    #: Changes whenever anything of the record does; the ETag of a lookup is made of these.
+    etag: str
 
 
 class Missing(_Response):

@@ -1,9 +1,19 @@
 """The compile-time question: exactly the asked target and TVM, or a miss that says what there is instead."""
 
+import json
+import os
+
 import pytest
 
+from checks.target import key
+from db.session import transaction
+from db.tables import RecordRow
 from tests.api.conftest import TARGET, problem
 from tests.api.rows import publish
+from tilefarm import answers, lookups
+from tilefarm.breaker import CircuitBreaker
+from tilefarm.cache import DiskCache
+from tilefarm.client import Client
 
 TVM = "0.27.0.post1"
 UNKNOWN = "0123456789abcdef"
@@ -87,3 +97,93 @@ def test_records_are_listed_filtered_and_shown(api, engine, job):
     shown = api("GET", f"/v1/records/{ids[0]}").json()
     assert (shown["trace"], shown["latency_secs"]) == ([[], []], pytest.approx(3e-4))
     assert shown["gflops"] == pytest.approx(job["tasks"][0]["flops"] / 3e-4 / 1e9)
+
+
+def look_up_again(api, workloads, etag="", *, target=None, **headers):
+    params = {
+        "target": json.dumps(TARGET) if target is None else target,
+        "tvm_version": TVM,
+        "workloads": ",".join(workloads),
+    }
+    return api("GET", "/v1/lookup", as_="consumer", params=params, headers={"If-None-Match": etag, **headers})
+
+
+def test_what_has_not_changed_is_not_sent_again(api, engine, job, profile):
+    shash = job["tasks"][0]["workload"]
+    publish(engine, job["id"])
+    first = look_up(api, [shash, UNKNOWN])
+    etag = first.headers["ETag"]
+    found = first.json()["records"][shash][0]
+    # A client that kept the parts of it, in another order, computes the same.
+    etags = {UNKNOWN: "", shash: found["etag"]}
+    assert etag == answers.batch_etag(key(TARGET), TVM, etags)
+    for known in (etag, f'"other", {etag}', etag.removeprefix("W/")):
+        again = look_up_again(api, [UNKNOWN, shash], known)
+        assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", etag)
+    assert look_up_again(api, [shash, UNKNOWN], etag, target=profile).status_code == 304
+    assert look_up_again(api, [shash], etag).status_code == 200
+    assert look_up_again(api, [shash, UNKNOWN], "").json() == first.json()
+    publish(engine, job["id"], latency_secs=5e-5)
+    changed = look_up_again(api, [shash, UNKNOWN], etag)
+    assert changed.status_code == 200
+    assert changed.headers["ETag"] != etag
+    assert changed.json()["records"][shash][0]["latency_secs"] == 5e-5
+
+
+def test_a_revoked_record_changes_the_answer(api, engine, job):
+    shash = job["tasks"][0]["workload"]
+    record_id = publish(engine, job["id"])
+    etag = look_up(api, [shash]).headers["ETag"]
+    with transaction(engine) as session:
+        session.get_one(RecordRow, record_id).state = "revoked"
+    again = look_up_again(api, [shash], etag)
+    assert again.status_code == 200
+    assert again.json()["records"] == {}
+
+
+def test_a_large_answer_is_compressed_for_whoever_takes_it(api, engine, job):
+    shash = job["tasks"][0]["workload"]
+    publish(engine, job["id"])
+    packed = look_up_again(api, [shash], **{"Accept-Encoding": "br, gzip"})
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert int(packed.headers["Content-Length"]) < len(packed.content) / 3
+    for refusing in ("identity", "gzip;q=0", ""):
+        plain = look_up_again(api, [shash], **{"Accept-Encoding": refusing})
+        assert "Content-Encoding" not in plain.headers
+        assert plain.json() == packed.json()
+
+
+def test_a_question_that_does_not_read_is_a_problem(api):
+    asked = {"target": json.dumps(TARGET), "tvm_version": TVM, "workloads": UNKNOWN}
+    assert api("GET", "/v1/lookup", as_="nobody", params=asked).status_code == 403
+    for bad in (
+        {"workloads": "xyz"},
+        {"tvm_version": "a b"},
+        {"target": "{"},
+        {"target": "[" * 7000},
+        {"target": '{"kind": "llvm", "mcpu": "x", "num-cores": 1, "cl-opt": "x"}'},
+        {"target": '{"a":' * 1200},
+        {"workloads": ",".join(f"{n:016x}" for n in range(1001))},
+    ):
+        problem(api("GET", "/v1/lookup", as_="consumer", params={**asked, **bad}), 422)
+
+
+def test_the_real_client_and_the_real_service_agree(service, api, engine, job, tmp_path):
+    shash = job["tasks"][0]["workload"]
+    publish(engine, job["id"])
+    kept = DiskCache(tmp_path)
+
+    def ask() -> object:
+        with Client(service[1], api.tokens["consumer"]) as client:
+            breaker = CircuitBreaker(cooling_secs=30)
+            asking = lookups.Lookups(client, timeout_secs=10, breaker=breaker, cache=kept)
+            return asking.ask(TARGET, tvm_version=TVM, workloads=[shash, UNKNOWN])
+
+    first = ask()
+    for path in tmp_path.glob("*/*"):
+        os.utime(path, (1e9, 1e9))
+    assert ask() == first
+    assert isinstance(first[shash], answers.Record)
+    assert isinstance(first[UNKNOWN], answers.Missing)
+    # Confirmed, so that it is fresh once more.
+    assert all(path.stat().st_mtime > 1.1e9 for path in tmp_path.glob("*/*"))

@@ -13,7 +13,7 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 import tilefarm
-from tilefarm import module
+from tilefarm import answers, module, summary
 from tilefarm import target as targets
 from tilefarm.space import trace_json
 
@@ -69,6 +69,7 @@ def record(**changes: Any) -> dict[str, Any]:
     space(schedule)
     return {
         "record_id": "1",
+        "etag": "e1",
         "module": module.to_json(canonical),
         "trace": trace_json(schedule),
         "run_secs": [1e-5, 1.1e-5],
@@ -93,6 +94,8 @@ class FakeService:
         route = self.routes.get(f"{request.method} {request.url.path}")
         if route is not None:
             return route(request)
+        if request.url.path == "/v1/lookup" and request.method == "GET":
+            return self._lookup_again(request)
         if request.url.path == "/v1/lookup":
             return httpx.Response(200, json=self._lookup(json.loads(request.content)))
         return problem(404, "not_found", "there is nothing here")
@@ -107,6 +110,16 @@ class FakeService:
             if shash not in found
         ]
         return {"target": target, "target_key": targets.key(target), "records": found, "missing": missing}
+
+    def _lookup_again(self, request: httpx.Request) -> httpx.Response:
+        params = dict(request.url.params)
+        asked = {"target": json.loads(params["target"]), "workloads": params["workloads"].split(",")}
+        answer = self._lookup(asked)
+        etags = {shash: self.records.get(shash, {}).get("etag", "") for shash in asked["workloads"]}
+        etag = answers.batch_etag(answer["target_key"], params["tvm_version"], etags)
+        if request.headers["If-None-Match"] == etag:
+            return httpx.Response(304)
+        return httpx.Response(200, json=answer)
 
     def bodies(self) -> list[Any]:
         return [json.loads(request.content) for request in self.requests if request.content]
@@ -132,8 +145,9 @@ def service() -> FakeService:
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("TILEFARM_URL", "TILEFARM_TOKEN", "TILEFARM_TIMEOUT_SECS"):
+    for name in ("TILEFARM_URL", "TILEFARM_TOKEN", "TILEFARM_TIMEOUT_SECS", "TILEFARM_LOCK"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(summary._process, "_totals", {})
     monkeypatch.setenv("TILEFARM_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("TILEFARM_DATA_DIR", str(tmp_path / "data"))
 

@@ -114,7 +114,7 @@ def test_a_tuning_record_answers_as_stock_memory_database_does(service: FakeServ
 
 @pytest.mark.parametrize("change", [{"num-cores": 4}, {"mcpu": "x86-64-v4"}, {"mattr": ["+avx512f"]}])
 def test_another_target_is_a_miss(service: FakeService, change: dict[str, Any]) -> None:
-    db = database(service, on_miss="ignore")
+    db = database(service, on_miss="silent")
     assert compiled(db, target={**TARGET, **change}) is None
     assert (db.stats().misses, db.stats().hits) == (1, 0)
 
@@ -126,7 +126,7 @@ def test_an_answer_for_another_target_is_refused(service: FakeService) -> None:
         return honest({**asked, "target": TARGET})
 
     service._lookup = swapped
-    db = database(service, on_miss="ignore")
+    db = database(service, on_miss="silent")
     assert compiled(db, target={**TARGET, "num-cores": 4}) is None
     assert db.stats().errors == 1
 
@@ -211,7 +211,7 @@ def test_a_record_of_another_module_under_the_same_hash_is_no_record(service: Fa
 
 def test_a_record_of_another_tvm_is_no_record(service: FakeService) -> None:
     service.records[SHASH] = record(tvm_version="0.1")
-    assert compiled(database(service, on_miss="ignore")) is None
+    assert compiled(database(service, on_miss="silent")) is None
 
 
 CYCLE = (
@@ -259,7 +259,7 @@ def test_a_service_that_is_down_costs_one_wait_and_a_compile_still_works() -> No
         time.sleep(1.5)
         return httpx.Response(200, json={})
 
-    db = database(hanging, timeout_secs=0.3, on_miss="ignore")
+    db = database(hanging, timeout_secs=0.3, on_miss="silent")
     started = time.monotonic()
     for symbol in ("a", "b", "c", "d"):
         assert compiled(db, renamed(symbol)) is None

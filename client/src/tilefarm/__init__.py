@@ -14,8 +14,11 @@ from tilefarm.errors import (
     ConnectError,
     DeadlineError,
     JobFailedError,
+    LockError,
     ModuleError,
     NotConfiguredError,
+    NotSupportedError,
+    OfflineError,
     ProblemError,
     ServiceError,
     TargetError,
@@ -30,6 +33,7 @@ from tilefarm.version import VERSION
 
 if TYPE_CHECKING:
     from tilefarm.database import RemoteDatabase
+    from tilefarm.union import OrderedUnionDatabase
 
 __version__ = VERSION
 
@@ -43,9 +47,13 @@ __all__ = [
     "Job",
     "JobFailedError",
     "Limits",
+    "LockError",
     "Miss",
     "ModuleError",
     "NotConfiguredError",
+    "NotSupportedError",
+    "OfflineError",
+    "OrderedUnionDatabase",
     "ProblemError",
     "RemoteDatabase",
     "ServiceError",
@@ -65,4 +73,8 @@ def __getattr__(name: str) -> Any:
         from tilefarm.database import RemoteDatabase
 
         return RemoteDatabase
+    if name == "OrderedUnionDatabase":
+        from tilefarm.union import OrderedUnionDatabase
+
+        return OrderedUnionDatabase
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilefarm import module, trace
+from tilefarm.answers import Record
 from tilefarm.errors import ModuleError
-from tilefarm.lookups import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,18 @@ class Client:
     ) -> dict[str, Any]:
         """{"target", "target_key", "records": {shash: [record]}, "missing": [..]}."""
         body = {"target": target, "tvm_version": tvm_version, "workloads": list(workloads)}
-        return self.http.post("/v1/lookup", body)
+        return self.http.ask("/v1/lookup", body)
+
+    def lookup_if_changed(
+        self, target: Mapping[str, Any], *, tvm_version: str, workloads: Sequence[str], etag: str
+    ) -> dict[str, Any] | None:
+        """As `lookup`; None where the answer would have this ETag still."""
+        params = {
+            "target": json.dumps(dict(target), separators=(",", ":")),
+            "tvm_version": tvm_version,
+            "workloads": ",".join(workloads),
+        }
+        return self.http.get_if_changed("/v1/lookup", params=params, etag=etag)
 
 
 def _list(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

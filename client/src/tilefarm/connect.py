@@ -1,56 +1,90 @@
 """`tilefarm.connect`: one line between a compiler and the service's records. It asks nothing yet."""
 
-import atexit
-import logging
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Literal
 
 import httpx
 
+from tilefarm import lockfile, summary
+from tilefarm.answers import Answering
 from tilefarm.breaker import CircuitBreaker
+from tilefarm.cache import DiskCache
 from tilefarm.client import Client
+from tilefarm.errors import NotConfiguredError, NotSupportedError
 from tilefarm.lookups import Lookups
 from tilefarm.miss import OnMiss
-from tilefarm.stats import Counters
+from tilefarm.settings import Settings
+from tilefarm.submitting import Submitter
 
 if TYPE_CHECKING:
     from tilefarm.database import RemoteDatabase
 
 #: After a failure nobody waits for the service for so long.
 COOLING_SECS = 30.0
-_log = logging.getLogger("tilefarm")
+Mode = Literal["read", "read-write", "offline"]
 
 
-def connect(
+def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be left out
     url: str | None = None,
     token: str | None = None,
     *,
     timeout_secs: float | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    mode: Mode = "read",
     on_miss: OnMiss = "warn",
+    public_key: str | bytes | None = None,
+    lock: str | os.PathLike[str] | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> "RemoteDatabase":
     """A MetaSchedule Database of the service's records: `with tilefarm.connect(url): ...`.
 
-    `timeout_secs` bounds one lookup altogether (default: TILEFARM_TIMEOUT_SECS, else 10). `on_miss` is
-    "warn", "ignore", or a function that takes a tilefarm.Miss. A service that is away is no error here:
-    queries then answer None, and after the first that waited in vain the next do not wait, for half a minute.
-    Raises NotConfiguredError where no service is named.
+    `timeout_secs` bounds one lookup altogether (default: TILEFARM_TIMEOUT_SECS, else 10). `cache_dir` keeps
+    answers for all processes of this user (default: TILEFARM_CACHE_DIR). `mode` "offline" makes no request:
+    only what is in the cache, or in the lock file, answers. `on_miss` is "warn", "silent", "submit" (the farm
+    is sent what was missed, and nobody waits), or a function that takes a tilefarm.Miss. `lock` names a lock
+    file (default: TILEFARM_LOCK), which then alone answers.
+
+    A service that is away is no error here: queries then answer None, and after the first that waited in vain
+    the next do not wait, for half a minute. Raises NotConfiguredError where no service is named, LockError
+    where the lock file does not read, NotSupportedError for `mode="read-write"` and `public_key`.
     """
     from tilefarm.database import RemoteDatabase
 
-    client = Client(url, token, timeout_secs=timeout_secs, transport=transport)
-    lookups = Lookups(
-        lambda target, tvm_version, workloads: client.lookup(
-            target, tvm_version=tvm_version, workloads=workloads
-        ),
-        timeout_secs=client.settings.timeout_secs,
+    _refuse_what_is_not_there(mode, on_miss, public_key)
+    settings = Settings.load(url=url, token=token, timeout_secs=timeout_secs, cache_dir=cache_dir, lock=lock)
+    locked = None if settings.lock is None else lockfile.read(settings.lock)
+    needs_service = mode != "offline" and locked is None
+    client = None
+    if mode != "offline" and (needs_service or settings.url is not None):
+        client = Client(
+            settings.require_url(), settings.token, timeout_secs=settings.timeout_secs, transport=transport
+        )
+    service_url = settings.url or "offline"
+    cache = DiskCache.of_service(settings.cache_dir, service_url, max_bytes=settings.cache_max_bytes)
+    answering: Answering = locked or Lookups(
+        client,
+        timeout_secs=settings.timeout_secs,
         breaker=CircuitBreaker(cooling_secs=COOLING_SECS),
+        cache=cache,
     )
-    counters = Counters()
-    atexit.register(_say, client.url, counters)
     return RemoteDatabase(
-        client, lookups, counters=counters, on_miss=on_miss, cache_dir=client.settings.cache_dir
+        client,
+        answering,
+        lock=locked,
+        cache=cache,
+        counters=summary.counters(service_url, settings.cache_dir, aloud=on_miss in ("warn", "submit")),
+        on_miss=on_miss,
+        submitter=Submitter(client) if client is not None and on_miss == "submit" else None,
+        cache_dir=settings.cache_dir,
     )
 
 
-def _say(url: str, counters: Counters) -> None:
-    _log.info("%s: %s", url, counters.snapshot())
+def _refuse_what_is_not_there(mode: str, on_miss: OnMiss, public_key: str | bytes | None) -> None:
+    if mode == "read-write":
+        raise NotSupportedError('mode="read-write": this release only reads; records come from the farm')
+    if mode not in ("read", "offline"):
+        raise NotConfiguredError(f"mode is 'read', 'read-write' or 'offline', not {mode!r}")
+    if not callable(on_miss) and on_miss not in ("warn", "silent", "submit"):
+        raise NotConfiguredError(f"on_miss is 'warn', 'silent', 'submit' or a function, not {on_miss!r}")
+    if public_key is not None:
+        raise NotSupportedError("public_key: records are not signed yet, so that none could be verified")

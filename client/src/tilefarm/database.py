@@ -16,13 +16,15 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir.meta_schedule.database import PyDatabase, Workload
 from tvm.target import Target
 
-from tilefarm import applied, module
+from tilefarm import applied, lockfile, module, visible
 from tilefarm import target as targets
+from tilefarm.answers import Answer, Answering, Missing, Record
+from tilefarm.cache import DiskCache
 from tilefarm.client import Client
-from tilefarm.errors import ModuleError, TargetError
-from tilefarm.lookups import Answer, Lookups, Missing, Record
+from tilefarm.errors import ModuleError, OfflineError, ProblemError, ServiceError, TargetError
 from tilefarm.miss import Miss, OnMiss, command_for, tell
 from tilefarm.stats import Counters, Stats
+from tilefarm.submitting import Submitter, Wanted
 
 _log = logging.getLogger("tilefarm")
 _T = TypeVar("_T")
@@ -41,11 +43,24 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
     """Made by `tilefarm.connect`. Methods beyond MetaSchedule's: target, prefetch, stats, close."""
 
     def __init__(
-        self, client: Client, lookups: Lookups, *, counters: Counters, on_miss: OnMiss, cache_dir: Path
+        self,
+        client: Client | None,
+        answering: Answering,
+        *,
+        lock: lockfile.Lock | None,
+        cache: DiskCache,
+        counters: Counters,
+        on_miss: OnMiss,
+        submitter: Submitter | None,
+        cache_dir: Path,
     ) -> None:
+        """`client` is None where no request may be made."""
         super().__init__()
         self._client = client
-        self._lookups = lookups
+        self._answering = answering
+        self._lock = lock
+        self._cache = cache
+        self._submitter = submitter
         self._counters = counters
         self._on_miss = on_miss
         self._cache_dir = cache_dir
@@ -85,8 +100,25 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         return 1
 
     def target(self, name: str) -> Any:
-        """The farm's exact `tvm.target.Target` of a profile. Raises the errors of tilefarm.errors."""
-        return Target(self._client.canonical_target(name))
+        """The farm's exact `tvm.target.Target` of a profile. Raises the errors of tilefarm.errors.
+
+        With a lock file it is that of the file; with the service away, what it said last.
+        """
+        if self._lock is not None and self._lock.profile == name:
+            return Target(dict(self._lock.target))
+        try:
+            if self._client is None:
+                raise OfflineError(f"offline, the target {name!r} is not known on this host")
+            found = self._client.canonical_target(name)
+        except ProblemError:
+            raise
+        except ServiceError:
+            kept = self._cache.read_profile(name)
+            if kept is None:
+                raise
+            return Target(kept)
+        self._cache.write_profile(name, found)
+        return Target(found)
 
     def prefetch(self, mod: Any, target: Any) -> int:
         """Asks for every PrimFunc of a module at once; how many have a record. Never raises."""
@@ -96,11 +128,13 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         return self._counters.snapshot()
 
     def close(self) -> None:
-        self._client.close()
+        if self._submitter is not None:
+            self._submitter.leave()
+        if self._client is not None:
+            self._client.close()
 
     def _prefetch(self, mod: Any, target: Any) -> int:
-        functions = [func for _, func in module.prim_funcs(mod) if not module.is_scheduled(func)]
-        shashes = [module.workload_of(func).shash for func in functions]
+        shashes = _shashes(mod)
         answers = self._ask(targets.of_tvm(_tvm_target(target)), shashes)
         return sum(isinstance(answers[shash], Record) for shash in shashes)
 
@@ -112,7 +146,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
             _log.debug("%s is not looked up: %s", name, error)
             return None
         shash = asked.workload.shash
-        answer = self._ask(asked.target, [shash])[shash]
+        answer = self._ask(asked.target, [shash, *self._along(asked)])[shash]
         if not isinstance(answer, Record):
             self._counters.add(**{"misses" if isinstance(answer, Missing) else "errors": 1})
             self._missed(asked, answer, name)
@@ -122,7 +156,19 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         return found
 
     def _ask(self, target: Mapping[str, Any], shashes: list[str]) -> dict[str, Answer]:
-        return self._lookups.ask(target, tvm_version=module.tvm_version(), workloads=shashes)
+        return self._answering.ask(target, tvm_version=module.tvm_version(), workloads=shashes)
+
+    def _along(self, asked: _Asked) -> list[str]:
+        """The other functions of the module that is being compiled, where asking takes a request anyway."""
+        shash, version = asked.workload.shash, module.tvm_version()
+        if not self._answering.would_wait(asked.target, tvm_version=version, workload=shash):
+            return []
+        try:
+            mod = visible.module_being_compiled()
+            return [] if mod is None else _shashes(mod)
+        except Exception as error:  # noqa: BLE001 - another function's fault must not cost this one its record
+            _log.debug("a module is not asked for as a whole: %s", error)
+            return []
 
     def _missed(self, asked: _Asked, answer: Answer, name: str | None) -> None:
         """Told once for each workload, target and cause."""
@@ -133,13 +179,8 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         if cause in self._told:
             return
         self._told.add(cause)
-        command = command_for(
-            self._cache_dir,
-            name=function,
-            shash=shash,
-            module=module.to_json(asked.workload.module),
-            target=asked.target,
-        )
+        text = module.to_json(asked.workload.module)
+        command = command_for(self._cache_dir, name=function, shash=shash, module=text, target=asked.target)
         nearest = answer.nearest if isinstance(answer, Missing) else None
         miss = Miss(
             function=function,
@@ -148,7 +189,18 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
             reason=reason,
             nearest=nearest,
             command=command,
+            submitted=self._submitter is not None and missing,
         )
+        if self._submitter is not None and missing:
+            wanted = Wanted(
+                function=function,
+                shash=shash,
+                module=text,
+                target=asked.target,
+                target_key=targets.key(asked.target),
+                tvm_version=module.tvm_version(),
+            )
+            self._submitter.submit(wanted)
         tell(miss, self._on_miss)
 
     def _guarded(self, question: Callable[[], _T]) -> _T | None:
@@ -161,6 +213,12 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
             return None
         finally:
             self._counters.add(total_secs=time.monotonic() - started)
+
+
+def _shashes(mod: Any) -> list[str]:
+    """Structural hashes of the functions that may have a record."""
+    functions = [func for _, func in module.prim_funcs(mod) if not module.is_scheduled(func)]
+    return [module.workload_of(func).shash for func in functions]
 
 
 def _tvm_target(target: Any) -> Any:

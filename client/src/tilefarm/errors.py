@@ -2,9 +2,12 @@
 
 TilefarmError
  ├── NotConfiguredError      no service is named, or a setting does not read
+ │    └── LockError          a lock file does not read, or cannot be written
+ ├── NotSupportedError       something that this release does not do yet
  ├── ServiceError            something between us and an answer
  │    ├── ConnectError       the service cannot be reached
  │    ├── DeadlineError      the time allowed ran out
+ │    ├── OfflineError       the answer would take a request, and mode is "offline"
  │    ├── AuthError          the token is missing, wrong, or lacks the scope
  │    ├── ProblemError       the service refused, with a stable code (problem+json)
  │    └── BadAnswerError     what came back is not what this client understands
@@ -29,6 +32,14 @@ class NotConfiguredError(TilefarmError):
     """No service is named, or a setting does not read."""
 
 
+class LockError(NotConfiguredError):
+    """A lock file does not read, or cannot be written."""
+
+
+class NotSupportedError(TilefarmError, NotImplementedError):
+    """Something that this release does not do yet."""
+
+
 class ServiceError(TilefarmError):
     """Something between us and an answer."""
 
@@ -39,6 +50,10 @@ class ConnectError(ServiceError):
 
 class DeadlineError(ServiceError, TimeoutError):
     """The time allowed ran out."""
+
+
+class OfflineError(ServiceError):
+    """The answer would take a request, and none may be made."""
 
 
 class AuthError(ServiceError):

@@ -4,7 +4,9 @@ It knows no noun of the service; tilefarm.client does.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +18,10 @@ from tilefarm.version import VERSION
 #: No answer is larger; a lookup of a whole model stays far below.
 MAX_ANSWER_BYTES = 256 << 20
 _READ_RETRIES = 1
+#: Shorter than servers keep an idle connection (uvicorn: 5 s), so that none is used while it is being closed.
+_KEEPALIVE_SECS = 3.0
+#: Clients of the process that forked this one; closing them here would close its connections.
+_of_parents: list[httpx.Client] = []
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -32,17 +38,29 @@ class HttpSession:
         headers = {"User-Agent": f"tilefarm/{VERSION}", "Tilefarm-Client-Version": VERSION}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        self._client = httpx.Client(
+        self._make: Callable[[], httpx.Client] = lambda: httpx.Client(
             base_url=url,
             headers=headers,
             timeout=timeout_secs,
             transport=transport,
             follow_redirects=False,
-            # Build systems fork: a connection kept open would be shared by parent and child.
-            limits=httpx.Limits(max_keepalive_connections=0),
+            limits=httpx.Limits(max_keepalive_connections=4, keepalive_expiry=_KEEPALIVE_SECS),
             # A proxy of the environment cannot reach this machine's own loopback.
             trust_env=httpx.URL(url).host not in _LOOPBACK,
         )
+        self._made = self._make()
+        self._pid = os.getpid()
+        self._at_end = weakref.finalize(self, self._made.close)
+
+    @property
+    def _client(self) -> httpx.Client:
+        """Build systems fork: connections that are open belong to the parent."""
+        if self._pid != os.getpid():
+            self._at_end.detach()
+            _of_parents.append(self._made)
+            self._made, self._pid = self._make(), os.getpid()
+            self._at_end = weakref.finalize(self, self._made.close)
+        return self._made
 
     def close(self) -> None:
         self._client.close()
@@ -55,6 +73,25 @@ class HttpSession:
             except ConnectError:
                 continue
         return self._json("GET", path, params=params)
+
+    def get_if_changed(self, path: str, *, params: Mapping[str, Any], etag: str) -> dict[str, Any] | None:
+        """As `get`; None where the answer still has this ETag."""
+        headers = {"If-None-Match": etag}
+        for _ in range(_READ_RETRIES):
+            try:
+                return self._json("GET", path, params=params, headers=headers) or None
+            except ConnectError:
+                continue
+        return self._json("GET", path, params=params, headers=headers) or None
+
+    def ask(self, path: str, body: Any) -> dict[str, Any]:
+        """A POST that changes nothing: asked once more where the connection was lost."""
+        for _ in range(_READ_RETRIES):
+            try:
+                return self.post(path, body)
+            except ConnectError:
+                continue
+        return self.post(path, body)
 
     def post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> dict[str, Any]:
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
@@ -76,6 +113,8 @@ class HttpSession:
         request = self._client.build_request(method, path, json=body, params=shown, headers=headers)
         with self._translated(), self._sent(request) as response:
             content = _read(response)
+        if response.status_code == httpx.codes.NOT_MODIFIED and headers and "If-None-Match" in headers:
+            return {}
         if response.is_success:
             return _parse(response, content)
         raise _problem(response, content)

@@ -1,167 +1,183 @@
-"""Questions to the service's database of records, bounded in time, and their answers for this process.
+"""Questions to the service's records, bounded in time: from memory, from disk, then over the network.
 
-An answer is a Record, a Missing, or an Unanswered; no question raises a ServiceError. Whether a record fits
-the asked module is decided in tilefarm.applied.
+What stands on disk and is old is confirmed by one conditional request; with the service away it still counts
+for a while. No question raises a ServiceError.
 """
 
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tilefarm import target as targets
+from tilefarm.answers import Answer, Record, Unanswered, batch_etag, parse, question_key
 from tilefarm.breaker import CircuitBreaker
+from tilefarm.cache import DiskCache, Kept
 from tilefarm.deadline import call_within
-from tilefarm.errors import BadAnswerError, ServiceError, TargetError
+from tilefarm.errors import ServiceError
 
 #: The service is asked for so many workloads at once.
 _CHUNK = 200
 #: A miss is asked again after this: the farm may have tuned it meanwhile.
 REMEMBER_MISS_SECS = 30.0
+#: A kept record is confirmed after this: a better one may be there, or it may have been revoked.
+FRESH_SECS = 300.0
+#: With the service away, a kept record still counts for so long.
+USABLE_SECS = 7 * 86_400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """The service's best for a workload on exactly one target."""
+class Asking(Protocol):
+    """What a Lookups asks of the service; tilefarm.client.Client, or a test's."""
 
-    record_id: str
-    #: Node JSON of the workload's canonical module; the trace finds its blocks by name there.
-    module: str
-    #: TVM's trace JSON.
-    trace: Any
-    run_secs: tuple[float, ...]
+    def lookup(
+        self, target: Mapping[str, Any] | str, *, tvm_version: str, workloads: Sequence[str]
+    ) -> Mapping[str, Any]: ...
+
+    def lookup_if_changed(
+        self, target: Mapping[str, Any], *, tvm_version: str, workloads: Sequence[str], etag: str
+    ) -> Mapping[str, Any] | None:
+        """None where nothing of it has changed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What is asked in one request, and what was kept of it."""
+
+    target: Mapping[str, Any]
+    target_key: str
     tvm_version: str
+    shashes: Sequence[str]
+    kept: Mapping[str, Kept]
 
+    def etag(self) -> str | None:
+        """None where not all of it was kept."""
+        etags = {}
+        for shash in self.shashes:
+            answer = self.kept[shash].answer if shash in self.kept else None
+            if answer is None or (isinstance(answer, Record) and not answer.etag):
+                return None
+            etags[shash] = answer.etag if isinstance(answer, Record) else ""
+        return batch_etag(self.target_key, self.tvm_version, etags)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
-    """The service has no record."""
-
-    #: The nearest thing that it has, in words.
-    nearest: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unanswered:
-    """Nobody knows: the service did not answer, or not sensibly."""
-
-    reason: str
-
-
-Answer = Record | Missing | Unanswered
-#: (canonical target, TVM version, structural hashes) -> the body that POST /v1/lookup answers.
-Question = Callable[[Mapping[str, Any], str, Sequence[str]], Mapping[str, Any]]
+    def usable(self, reason: str) -> dict[str, Answer]:
+        """What counts while the service does not answer."""
+        answers: dict[str, Answer] = dict.fromkeys(self.shashes, Unanswered(reason=reason))
+        for shash, kept in self.kept.items():
+            if isinstance(kept.answer, Record) and kept.age_secs < USABLE_SECS:
+                answers[shash] = kept.answer
+        return answers
 
 
 class Lookups:
     def __init__(
         self,
-        question: Question,
+        service: Asking | None,
         *,
         timeout_secs: float,
         breaker: CircuitBreaker,
+        cache: DiskCache | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._question = question
+        """With `service` None only what is on disk answers, however old."""
+        self._service = service
         self._timeout_secs = timeout_secs
         self._breaker = breaker
+        self._cache = cache
         self._now = now
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], tuple[float, Answer]] = {}
+        self._known: dict[str, tuple[float, Answer]] = {}
 
     def ask(
         self, target: Mapping[str, Any], *, tvm_version: str, workloads: Sequence[str]
     ) -> dict[str, Answer]:
         """One answer per structural hash, within the deadline. `target` is canonical."""
-        key = targets.key(target)
-        remembered = {shash: self._remembered(key, shash) for shash in workloads}
-        answers = {shash: answer for shash, answer in remembered.items() if answer is not None}
-        open_questions = [shash for shash in dict.fromkeys(workloads) if shash not in answers]
+        target_key = targets.key(target)
         deadline = self._now() + self._timeout_secs
-        for start in range(0, len(open_questions), _CHUNK):
-            chunk = open_questions[start : start + _CHUNK]
-            found = self._fetch(target, tvm_version, chunk, timeout_secs=deadline - self._now())
-            self._remember(key, found)
-            answers.update(found)
+        answers: dict[str, Answer] = {}
+        kept: dict[str, Kept] = {}
+        for shash in dict.fromkeys(workloads):
+            known = self._local(question_key(target_key, tvm_version, shash), tvm_version)
+            if isinstance(known, Kept):
+                kept[shash] = known
+            elif known is not None:
+                answers[shash] = known
+        still_open = [shash for shash in dict.fromkeys(workloads) if shash not in answers]
+        for start in range(0, len(still_open), _CHUNK):
+            chunk = still_open[start : start + _CHUNK]
+            old = {shash: kept[shash] for shash in chunk if shash in kept}
+            batch = _Batch(target, target_key, tvm_version, chunk, old)
+            answers.update(self._fetch(batch, timeout_secs=deadline - self._now()))
         return answers
 
-    def _fetch(
-        self, target: Mapping[str, Any], tvm_version: str, chunk: Sequence[str], *, timeout_secs: float
-    ) -> dict[str, Answer]:
+    def would_wait(self, target: Mapping[str, Any], *, tvm_version: str, workload: str) -> bool:
+        key = question_key(targets.key(target), tvm_version, workload)
+        known = self._local(key, tvm_version)
+        return (known is None or isinstance(known, Kept)) and self._service is not None
+
+    def _local(self, question: str, tvm_version: str) -> Answer | Kept | None:
+        """An answer that counts; else what was kept and is to be confirmed; else None."""
+        with self._lock:
+            until, answer = self._known.get(question, (float("-inf"), None))
+        if answer is not None and until > self._now():
+            return answer
+        kept = None if self._cache is None else self._cache.read(question, tvm_version)
+        if kept is None:
+            return None
+        fresh_secs = FRESH_SECS if isinstance(kept.answer, Record) else REMEMBER_MISS_SECS
+        if kept.age_secs < fresh_secs or (self._service is None and isinstance(kept.answer, Record)):
+            self._remember(question, kept.answer, fresh_secs - kept.age_secs)
+            return kept.answer
+        return kept
+
+    def _fetch(self, batch: _Batch, *, timeout_secs: float) -> dict[str, Answer]:
+        service = self._service
+        if service is None:
+            return dict.fromkeys(
+                batch.shashes, Unanswered(reason="offline, and not in the cache of this host")
+            )
         cooling_secs = self._breaker.remaining_secs()
         if cooling_secs > 0:
-            reason = f"the service failed a moment ago; it is asked again in {cooling_secs:.0f} s"
-            return dict.fromkeys(chunk, Unanswered(reason=reason))
+            return batch.usable(f"the service failed a moment ago; it is asked again in {cooling_secs:.0f} s")
         try:
-            body = call_within(
-                lambda: self._question(target, tvm_version, chunk), timeout_secs=max(timeout_secs, 0.0)
+            body = call_within(lambda: _request(service, batch), timeout_secs=max(timeout_secs, 0.0))
+            answers = (
+                {shash: kept.answer for shash, kept in batch.kept.items()}
+                if body is None
+                else parse(body, batch.target, batch.tvm_version, batch.shashes)
             )
-            answers = _parse(body, target, tvm_version, chunk)
         except ServiceError as error:
             self._breaker.failed()
-            return dict.fromkeys(chunk, Unanswered(reason=str(error)))
+            return batch.usable(str(error))
         self._breaker.succeeded()
-        return answers
+        self._keep(batch, answers, confirmed=body is None)
+        return dict(answers)
 
-    def _remembered(self, key: str, shash: str) -> Answer | None:
+    def _keep(self, batch: _Batch, answers: Mapping[str, Answer], *, confirmed: bool) -> None:
+        for shash, answer in answers.items():
+            if isinstance(answer, Unanswered):
+                continue
+            question = question_key(batch.target_key, batch.tvm_version, shash)
+            self._remember(question, answer, REMEMBER_MISS_SECS)
+            if self._cache is None:
+                continue
+            if confirmed:
+                self._cache.confirm(question)
+            else:
+                self._cache.write(question, answer)
+
+    def _remember(self, question: str, answer: Answer, miss_secs: float) -> None:
+        """A record stays this process's for good: one compile gets one answer."""
+        until = float("inf") if isinstance(answer, Record) else self._now() + miss_secs
         with self._lock:
-            until, answer = self._known.get((key, shash), (float("-inf"), None))
-        return answer if until > self._now() else None
-
-    def _remember(self, key: str, answers: Mapping[str, Answer]) -> None:
-        with self._lock:
-            for shash, answer in answers.items():
-                if isinstance(answer, Record):
-                    self._known[(key, shash)] = (float("inf"), answer)
-                elif isinstance(answer, Missing):
-                    self._known[(key, shash)] = (self._now() + REMEMBER_MISS_SECS, answer)
+            self._known[question] = (until, answer)
 
 
-def _parse(
-    body: Mapping[str, Any], target: Mapping[str, Any], tvm_version: str, chunk: Sequence[str]
-) -> dict[str, Answer]:
-    """BadAnswerError where the body answers another question than was asked."""
-    records, missing = body.get("records"), body.get("missing", [])
-    if not isinstance(records, dict) or not isinstance(missing, list):
-        raise BadAnswerError("a lookup is answered without records")
-    _check_target(body, target)
-    answers: dict[str, Answer] = {}
-    nearest = {item.get("shash"): item.get("nearest") for item in missing if isinstance(item, dict)}
-    for shash in chunk:
-        found = records.get(shash)
-        if found:
-            answers[shash] = _record(found, tvm_version)
-        else:
-            near = nearest.get(shash)
-            answers[shash] = Missing(nearest=str(near) if near else None)
-    return answers
-
-
-def _check_target(body: Mapping[str, Any], target: Mapping[str, Any]) -> None:
-    try:
-        same = targets.canonical(body.get("target", {})) == dict(target)
-    except TargetError as error:
-        raise BadAnswerError(f"a lookup is answered for no target: {error}") from error
-    if not same or body.get("target_key") != targets.key(target):
-        raise BadAnswerError("a lookup is answered for another target than was asked")
-
-
-def _record(found: Any, tvm_version: str) -> Record:
-    first = found[0] if isinstance(found, list) else found
-    if not isinstance(first, dict):
-        raise BadAnswerError("a record is no object")
-    module, run_secs = first.get("module"), first.get("run_secs")
-    if not isinstance(module, str) or not isinstance(run_secs, list) or "trace" not in first:
-        raise BadAnswerError("a record lacks its module, trace or run_secs")
-    if first.get("tvm_version") != tvm_version:
-        raise BadAnswerError(f"a record is of TVM {first.get('tvm_version')!r}, not {tvm_version}")
-    if not run_secs or not all(isinstance(secs, int | float) and secs > 0 for secs in run_secs):
-        raise BadAnswerError("a record's run_secs are no times")
-    return Record(
-        record_id=str(first.get("record_id")),
-        module=module,
-        trace=first["trace"],
-        run_secs=tuple(float(secs) for secs in run_secs),
-        tvm_version=tvm_version,
+def _request(service: Asking, batch: _Batch) -> Mapping[str, Any] | None:
+    etag = batch.etag()
+    if etag is None:
+        return service.lookup(batch.target, tvm_version=batch.tvm_version, workloads=batch.shashes)
+    return service.lookup_if_changed(
+        batch.target, tvm_version=batch.tvm_version, workloads=batch.shashes, etag=etag
     )

@@ -2,19 +2,18 @@
 
 import json
 import logging
-import os
 import shlex
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from tilefarm import target as targets
+from tilefarm.cache import write_whole
 
 _log = logging.getLogger("tilefarm")
 #: A budget that a fresh workload is worth.
-_MAX_TRIALS = 256
+MAX_TRIALS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +29,8 @@ class Miss:
     nearest: str | None = None
     #: The command that would tune it.
     command: str | None = None
+    #: Whether it is being sent to the farm (on_miss="submit").
+    submitted: bool = False
 
     @property
     def target_key(self) -> str | None:
@@ -41,18 +42,20 @@ class Miss:
             f"no record for {self.function} (workload {self.shash or '?'}) on {target}: {self.reason}",
             f"nearest: {self.nearest or 'none'}",
         ]
-        if self.command:
+        if self.submitted:
+            parts.append("it is being sent to the farm")
+        elif self.command:
             parts.append(f"to tune it: {self.command}")
         return "; ".join(parts)
 
 
-OnMiss = Literal["warn", "ignore"] | Callable[[Miss], None]
+OnMiss = Literal["warn", "silent", "submit"] | Callable[[Miss], None]
 
 
 def tell(miss: Miss, on_miss: OnMiss) -> None:
     if callable(on_miss):
         on_miss(miss)
-    elif on_miss == "warn":
+    elif on_miss != "silent":
         _log.warning("%s", miss)
     else:
         _log.debug("%s", miss)
@@ -68,14 +71,14 @@ def command_for(cache_dir: Path, *, name: str, shash: str, module: str, target: 
         "name": name,
         "module": json.loads(module),
         "target": dict(target),
-        "max_trials": _MAX_TRIALS,
+        "max_trials": MAX_TRIALS,
     }
     try:
         _write(path, json.dumps(body))
     except OSError as error:
         _log.debug("a missed module was not kept: %s", error)
         wanted = shlex.quote(json.dumps(dict(target), separators=(",", ":")))
-        return f"tilefarm submit MODULE.json --target {wanted} --max-trials {_MAX_TRIALS}"
+        return f"tilefarm submit MODULE.json --target {wanted} --max-trials {MAX_TRIALS}"
     return f"tilefarm submit {shlex.quote(str(path))}"
 
 
@@ -84,11 +87,4 @@ def _write(path: Path, text: str) -> None:
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".miss-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).replace(path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(path, text.encode())

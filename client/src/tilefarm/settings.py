@@ -1,6 +1,7 @@
 """The client's settings, read once from the environment. Nothing else of the client reads it.
 
-TILEFARM_URL, TILEFARM_TOKEN, TILEFARM_TIMEOUT_SECS, TILEFARM_CACHE_DIR, TILEFARM_DATA_DIR. Where URL and
+TILEFARM_URL, TILEFARM_TOKEN, TILEFARM_TIMEOUT_SECS, TILEFARM_CACHE_DIR, TILEFARM_CACHE_MAX_BYTES,
+TILEFARM_LOCK, TILEFARM_DATA_DIR. Where URL and
 token are unset, they come from the `connection.json` that the embedded service leaves in its data directory.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilefarm.cache import DEFAULT_MAX_BYTES
 from tilefarm.errors import NotConfiguredError
 
 DEFAULT_TIMEOUT_SECS = 10.0
@@ -27,8 +29,12 @@ class Settings:
     token: str | None
     #: What one question to the service may take altogether.
     timeout_secs: float
-    #: Where missed modules are kept, so that the command a miss names can be pasted.
+    #: Where answers, statistics and missed modules are kept; the latter so that a miss can name a command.
     cache_dir: Path
+    #: What kept answers may take; 0 keeps none.
+    cache_max_bytes: int
+    #: The lock file that alone answers; None where the service does.
+    lock: Path | None
     #: Data directory of the embedded service.
     data_dir: Path
 
@@ -39,6 +45,8 @@ class Settings:
         url: str | None = None,
         token: str | None = None,
         timeout_secs: float | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        lock: str | os.PathLike[str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> "Settings":
         """Arguments win over the environment, which wins over the embedded service's connection.json.
@@ -47,6 +55,7 @@ class Settings:
         """
         env = os.environ if environ is None else environ
         data_dir = _data_dir(env)
+        chosen_lock = lock or env.get("TILEFARM_LOCK")
         url = _clean_url(url or env.get("TILEFARM_URL"))
         token = token or env.get("TILEFARM_TOKEN") or None
         if url is None or token is None:
@@ -58,7 +67,11 @@ class Settings:
             url=url,
             token=token,
             timeout_secs=_timeout(timeout_secs, env),
-            cache_dir=_dir(env, "TILEFARM_CACHE_DIR", "XDG_CACHE_HOME", ".cache"),
+            cache_dir=Path(cache_dir)
+            if cache_dir is not None
+            else _dir(env, "TILEFARM_CACHE_DIR", "XDG_CACHE_HOME", ".cache"),
+            cache_max_bytes=_max_bytes(env),
+            lock=Path(chosen_lock).expanduser() if chosen_lock else None,
             data_dir=data_dir,
         )
 
@@ -98,6 +111,13 @@ def _timeout(given: float | None, env: Mapping[str, str]) -> float:
     if not (math.isfinite(secs) and secs > 0):
         raise NotConfiguredError(f"the time-out must be a positive number of seconds, not {secs!r}")
     return secs
+
+
+def _max_bytes(env: Mapping[str, str]) -> int:
+    text = env.get("TILEFARM_CACHE_MAX_BYTES") or str(DEFAULT_MAX_BYTES)
+    if not text.isdecimal():
+        raise NotConfiguredError(f"TILEFARM_CACHE_MAX_BYTES={text!r} is not a number of bytes")
+    return int(text)
 
 
 def _read_connection(data_dir: Path) -> tuple[str | None, str | None]:

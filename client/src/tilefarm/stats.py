@@ -18,13 +18,30 @@ class Stats:
     #: Seconds that compiles spent in tilefarm.
     total_secs: float = 0.0
 
+    def __str__(self) -> str:
+        return (
+            f"{self.hits} hits, {self.misses} misses, {self.errors} errors, "
+            f"{self.skipped} skipped, {self.total_secs:.3f} s in tilefarm"
+        )
+
+    def __add__(self, other: "Stats") -> "Stats":
+        return Stats(
+            hits=self.hits + other.hits,
+            misses=self.misses + other.misses,
+            errors=self.errors + other.errors,
+            skipped=self.skipped + other.skipped,
+            total_secs=self.total_secs + other.total_secs,
+        )
+
 
 class Counters:
     """Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, total: "Counters | None" = None) -> None:
+        """What is added here is added to `total` as well."""
         self._lock = threading.Lock()
         self._stats = Stats()
+        self._total = total
 
     def add(
         self, *, hits: int = 0, misses: int = 0, errors: int = 0, skipped: int = 0, total_secs: float = 0.0
@@ -39,6 +56,13 @@ class Counters:
                 skipped=now.skipped + skipped,
                 total_secs=now.total_secs + total_secs,
             )
+        if self._total is not None:
+            self._total.add(hits=hits, misses=misses, errors=errors, skipped=skipped, total_secs=total_secs)
+
+    def restart(self) -> "Counters":
+        """From zero, as after a fork; what adds to it still does."""
+        self._lock, self._stats = threading.Lock(), Stats()
+        return self
 
     def snapshot(self) -> Stats:
         with self._lock:

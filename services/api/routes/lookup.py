@@ -1,10 +1,12 @@
 """/v1/lookup, /v1/targets: the compile-time question. Exactly the asked target and TVM version, or a miss."""
 
+import gzip
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Header, Query, Response
+from pydantic import ValidationError
 
 from db.profiles import list_profiles
 from db.records import Near, current_records, near_records
@@ -15,7 +17,7 @@ from services.api.deps import EngineDep, IntakeDep, SettingsDep
 from services.api.errors import InvalidError, NotFoundError
 from services.api.ids import ProfileName
 from services.api.intake import Intake
-from services.api.record_views import found_record
+from services.api.record_views import found_record, lookup_etag
 from services.api.schemas_records import (
     FoundRecord,
     Lookup,
@@ -27,6 +29,25 @@ from services.api.schemas_records import (
 from services.api.targets import NamedTarget, resolve
 
 router = APIRouter(prefix="/v1", tags=["lookup"])
+_WORTH_COMPRESSING_BYTES = 1_000
+
+
+class _Shared:
+    """What both forms of the question need besides it."""
+
+    def __init__(
+        self,
+        token: RecordsReader,
+        engine: EngineDep,
+        intake: IntakeDep,
+        settings: SettingsDep,
+        accept_encoding: Annotated[str, Header(include_in_schema=False)] = "",
+    ) -> None:
+        del token
+        self.engine = engine
+        self.intake = intake
+        self.settings = settings
+        self.accept_encoding = accept_encoding
 
 
 class _AskOnDemand:
@@ -42,19 +63,39 @@ class _AskOnDemand:
             return child.target(target)
 
 
-@router.post("/lookup")
-def look_up(
-    body: Lookup, token: RecordsReader, engine: EngineDep, intake: IntakeDep, settings: SettingsDep
-) -> LookupAnswer:
+@router.post("/lookup", response_model=LookupAnswer)
+def look_up(body: Lookup, shared: Annotated[_Shared, Depends()]) -> Response:
     """The current published records of many workloads at once, and for each miss what there is instead."""
-    del token
-    if len(body.workloads) > settings.max_lookup_workloads:
-        raise InvalidError(
-            "too_many_workloads", f"a lookup asks for at most {settings.max_lookup_workloads} workloads"
-        )
-    target = resolve(engine, body.target, _AskOnDemand(intake))
+    answer = _answer(body, shared)
+    return _response(answer, _etag(answer, body.tvm_version), shared.accept_encoding)
+
+
+@router.get(
+    "/lookup", response_model=LookupAnswer, responses={304: {"description": "Nothing of it has changed."}}
+)
+def look_up_again(
+    shared: Annotated[_Shared, Depends()],
+    target: Annotated[str, Query(max_length=8_000, description="a profile, a tag, or a target as JSON")],
+    tvm_version: Annotated[str, Query(max_length=40)],
+    workloads: Annotated[str, Query(max_length=200_000, description="structural hashes, a comma list")] = "",
+    if_none_match: Annotated[str, Header()] = "",
+) -> Response:
+    """The same question, for whoever kept an earlier answer: 304 where it would be given again."""
+    body = _parsed(target, tvm_version, workloads)
+    answer = _answer(body, shared)
+    etag = _etag(answer, body.tvm_version)
+    if _opaque(etag) in (_opaque(tag) for tag in if_none_match.split(",")):
+        return Response(status_code=304, headers={"ETag": etag})
+    return _response(answer, etag, shared.accept_encoding)
+
+
+def _answer(body: Lookup, shared: _Shared) -> LookupAnswer:
+    most = shared.settings.max_lookup_workloads
+    if len(body.workloads) > most:
+        raise InvalidError("too_many_workloads", f"a lookup asks for at most {most} workloads")
+    target = resolve(shared.engine, body.target, _AskOnDemand(shared.intake))
     shashes = list(dict.fromkeys(body.workloads))
-    with reading(engine) as session:
+    with reading(shared.engine) as session:
         records = current_records(
             session, target_key=target.key, tvm_version=body.tvm_version, shashes=shashes
         )
@@ -69,6 +110,47 @@ def look_up(
         records=found,
         missing=[_missing(shash, near, target, body.tvm_version) for shash in missing],
     )
+
+
+def _parsed(target: str, tvm_version: str, workloads: str) -> Lookup:
+    """The body of a POST that asks the same. Raises InvalidError."""
+    try:
+        asked = json.loads(target) if target.lstrip().startswith("{") else target
+        return Lookup(
+            target=asked,
+            tvm_version=tvm_version,
+            workloads=[shash for shash in workloads.split(",") if shash],
+        )
+    except (ValidationError, ValueError, RecursionError):
+        raise InvalidError("bad_lookup", "target, tvm_version or workloads do not read") from None
+
+
+def _etag(answer: LookupAnswer, tvm_version: str) -> str:
+    etags = {shash: " ".join(record.etag for record in found) for shash, found in answer.records.items()}
+    etags |= {miss.shash: "" for miss in answer.missing}
+    return lookup_etag(answer.target_key, tvm_version, etags)
+
+
+def _opaque(etag: str) -> str:
+    return etag.strip().removeprefix("W/")
+
+
+def _response(answer: LookupAnswer, etag: str, accept_encoding: str) -> Response:
+    """Gzip for whoever takes it: modules and traces are ten times smaller then."""
+    content = answer.model_dump_json().encode()
+    headers = {"ETag": etag, "Vary": "Accept-Encoding", "Cache-Control": "private, no-cache"}
+    if len(content) > _WORTH_COMPRESSING_BYTES and _takes_gzip(accept_encoding):
+        content = gzip.compress(content, compresslevel=1, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, media_type="application/json", headers=headers)
+
+
+def _takes_gzip(accept_encoding: str) -> bool:
+    for part in accept_encoding.lower().split(","):
+        name, _, quality = part.partition(";")
+        if name.strip() in ("gzip", "*"):
+            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
 
 
 @router.get("/targets")

@@ -13,7 +13,7 @@ class Exit(IntEnum):
     UNREACHABLE = 3
     #: The service refused: a problem with the request, or the token.
     REFUSED = 4
-    #: `lookup` found no record, `best` none yet.
+    #: `lookup` found no record, `best` none yet, `lock --require-all` not for all.
     NO_RECORD = 5
     #: What came back is not what this client understands.
     BAD_ANSWER = 6
@@ -26,7 +26,7 @@ HELP = """exit codes:
   2  the command line, a file, or the configuration does not read
   3  the service cannot be reached, or did not answer in time
   4  the service refused the request or the token
-  5  no record (lookup, best)
+  5  no record (lookup, best, lock --require-all)
   6  the service answered something that this client does not understand
   130  interrupted
 """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from tilefarm.cli import doctor, jobs, lookup, output, submit
+from tilefarm.cli import doctor, jobs, lock, lookup, output, stats, submit
 from tilefarm.cli.exits import HELP, Exit
 from tilefarm.cli.sources import SourceError
 from tilefarm.client import Client
@@ -61,14 +61,16 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tilefarm {VERSION}")
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--url", help="the service (default: TILEFARM_URL, or the one on this machine)")
-    shared.add_argument("--token", help="default: TILEFARM_TOKEN, or that of the service on this machine")
-    shared.add_argument(
+    connection = argparse.ArgumentParser(add_help=False)
+    connection.add_argument("--url", help="the service (default: TILEFARM_URL, or the one on this machine)")
+    connection.add_argument("--token", help="default: TILEFARM_TOKEN, or that of the service on this machine")
+    connection.add_argument(
         "--timeout-secs", type=float, help="of one request (default: TILEFARM_TIMEOUT_SECS or 10)"
     )
+    shared = argparse.ArgumentParser(add_help=False, parents=[connection])
     shared.add_argument("-o", "--output", choices=["text", "json"], default="text")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for group in (submit, jobs, lookup, doctor):
+    for group in (submit, jobs, lookup, stats, doctor):
         group.add(commands, shared)
+    lock.add(commands, connection)
     return parser

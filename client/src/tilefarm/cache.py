@@ -1,0 +1,168 @@
+"""Answers of the service kept on disk for all processes of a user: a compile asks only for what is new.
+
+A file is named by the hash of its question, begins with the hash of its content, and appears whole or not at
+all: a torn or tampered one is no answer. When it was confirmed last is its modification time. A directory
+that cannot be read or written (a full disk, a read-only home) is no cache and no error. It asks no service.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import tempfile
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilefarm import target as targets
+from tilefarm.answers import Missing, Record, parse_record
+from tilefarm.errors import BadAnswerError, TargetError
+
+DEFAULT_MAX_BYTES = 256 << 20
+#: No single answer is larger, inflated: what a file says is not believed.
+_MAX_ANSWER_BYTES = 64 << 20
+#: Files are spread over so many directories; each may fill its share of the whole.
+_SHARDS = 64
+#: A temporary file that is older was left by a process that died.
+_ABANDONED_SECS = 3600.0
+_PROFILE = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_log = logging.getLogger("tilefarm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    answer: Record | Missing
+    #: Since the service said so last.
+    age_secs: float
+
+
+class DiskCache:
+    def __init__(self, directory: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._directory = directory
+        self._shard_bytes = max_bytes // _SHARDS
+
+    @classmethod
+    def of_service(cls, cache_dir: Path, url: str, *, max_bytes: int = DEFAULT_MAX_BYTES) -> "DiskCache":
+        """The answers of one service, apart from those of others."""
+        service = hashlib.sha256(url.encode()).hexdigest()[:16]
+        return cls(cache_dir / "answers-1" / service, max_bytes=max_bytes)
+
+    def read(self, question: str, tvm_version: str) -> Kept | None:
+        """None where there is no whole, sensible answer of this TVM version."""
+        path = self._path(question)
+        body = _read(path)
+        if not isinstance(body, dict):
+            return None
+        try:
+            age_secs = time.time() - path.stat().st_mtime
+            if body.get("question") != question or age_secs < -60:
+                return None
+            if "record" in body:
+                return Kept(answer=parse_record(body["record"], tvm_version), age_secs=max(age_secs, 0.0))
+        except (OSError, BadAnswerError):
+            return None
+        nearest = body.get("nearest")
+        answer = Missing(nearest=nearest if isinstance(nearest, str) else None)
+        return Kept(answer=answer, age_secs=max(age_secs, 0.0))
+
+    def write(self, question: str, answer: Record | Missing) -> None:
+        body: dict[str, Any] = {"question": question}
+        if isinstance(answer, Record):
+            body["record"] = answer.as_json()
+        else:
+            body["nearest"] = answer.nearest
+        self._store(self._path(question), body)
+
+    def confirm(self, question: str) -> None:
+        """The service said today that the kept answer still holds."""
+        with contextlib.suppress(OSError):
+            os.utime(self._path(question))
+
+    def read_profile(self, name: str) -> dict[str, Any] | None:
+        """The canonical target of a profile, as the service told it last."""
+        body = _read(self._profile_path(name)) if _PROFILE.fullmatch(name) else None
+        try:
+            return targets.canonical(body["target"]) if isinstance(body, dict) else None
+        except (KeyError, TargetError):
+            return None
+
+    def write_profile(self, name: str, target: dict[str, Any]) -> None:
+        if _PROFILE.fullmatch(name):
+            self._store(self._profile_path(name), {"target": target})
+
+    def _path(self, question: str) -> Path:
+        return self._directory / f"{int(question[:8], 16) % _SHARDS:02x}" / question
+
+    def _profile_path(self, name: str) -> Path:
+        return self._directory / "targets" / name
+
+    def _store(self, path: Path, body: dict[str, Any]) -> None:
+        content = zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
+        content = hashlib.sha256(content).digest() + content
+        if len(content) > self._shard_bytes:
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_room(path.parent, self._shard_bytes - len(content))
+            write_whole(path, content)
+        except OSError as error:
+            _log.debug("an answer was not kept in %s: %s", self._directory, error)
+
+
+def usage(cache_dir: Path) -> tuple[int, int]:
+    """How many answers of all services are kept, and their bytes."""
+    count, size_bytes = 0, 0
+    for path in (cache_dir / "answers-1").glob("*/[0-9a-f][0-9a-f]/*"):
+        with contextlib.suppress(OSError):
+            size_bytes += path.stat().st_size
+            count += 1
+    return count, size_bytes
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """All of it or nothing, whoever else writes the same file. Raises OSError."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> Any:
+    try:
+        content = path.read_bytes()
+        if hashlib.sha256(content[32:]).digest() != content[:32]:
+            return None
+        inflater = zlib.decompressobj()
+        text = inflater.decompress(content[32:], _MAX_ANSWER_BYTES)
+        return json.loads(text) if inflater.eof else None
+    except (OSError, zlib.error, ValueError, RecursionError):
+        return None
+
+
+def _make_room(directory: Path, room_bytes: int) -> None:
+    """Drops what was confirmed longest ago; another process may drop the same."""
+    found = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                stat = entry.stat(follow_symlinks=False)
+                found.append((stat.st_mtime, stat.st_size, entry.path, entry.name.startswith(".new-")))
+    abandoned_before = time.time() - _ABANDONED_SECS
+    used_bytes = sum(size for _, size, _, _ in found)
+    for mtime, size, path, is_temporary in sorted(found):
+        if is_temporary and mtime > abandoned_before:
+            continue
+        if used_bytes <= room_bytes and not is_temporary:
+            continue
+        with contextlib.suppress(OSError):
+            Path(path).unlink(missing_ok=True)
+            used_bytes -= size

@@ -1,0 +1,92 @@
+"""on_miss="submit": what a compile missed is sent to the farm, and the compile does not wait for it.
+
+One workload is one job, under an idempotency key made of what it is: a hundred compilers that miss it make
+one job a day. A failure to submit is a line in the log.
+"""
+
+import atexit
+import hashlib
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilefarm.client import Client, Limits
+from tilefarm.errors import ProblemError, TilefarmError
+from tilefarm.miss import MAX_TRIALS
+
+#: The end of the process waits for what is still to be sent, at most so long.
+_LEAVE_SECS = 2.0
+#: A person's jobs go first.
+_PRIORITY = -10
+_log = logging.getLogger("tilefarm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A workload without a record."""
+
+    function: str
+    shash: str
+    #: Canonical module JSON text.
+    module: str
+    target: Mapping[str, Any]
+    target_key: str
+    tvm_version: str
+
+    def idempotency_key(self, day: int) -> str:
+        text = f"{self.shash} {self.target_key} {self.tvm_version} {day}"
+        return "miss-" + hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+class Submitter:
+    """A thread of its own sends; it is started by the first miss."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._queue: queue.SimpleQueue[Wanted | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+        atexit.register(self.leave)
+
+    def submit(self, wanted: Wanted) -> None:
+        """Returns at once."""
+        if self._pid != os.getpid():  # a forked child has no thread of its parent
+            self._queue, self._thread, self._pid = queue.SimpleQueue(), None, os.getpid()
+        self._queue.put(wanted)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="tilefarm-submit", daemon=True)
+            self._thread.start()
+
+    def leave(self) -> None:
+        """Sends what is left, for a bounded time."""
+        if self._thread is not None and self._pid == os.getpid():
+            self._queue.put(None)
+            self._thread.join(_LEAVE_SECS)
+            self._thread = None
+
+    def _run(self) -> None:
+        sending = self._queue
+        while (wanted := sending.get()) is not None:
+            try:
+                job = self._send(wanted)
+            except TilefarmError as error:
+                if isinstance(error, ProblemError) and error.code == "idempotency_key_reused":
+                    continue  # another compiler calls the same workload by another name
+                _log.warning("%s was not submitted: %s", wanted.function, error)
+            else:
+                _log.info("%s is tuned by job %s", wanted.function, job)
+
+    def _send(self, wanted: Wanted) -> str:
+        job = self._client.submit(
+            wanted.module,
+            wanted.target,
+            Limits(max_trials=MAX_TRIALS, priority=_PRIORITY),
+            idempotency_key=wanted.idempotency_key(int(time.time() // 86_400)),
+            name=wanted.function[:200],
+        )
+        return job.id
