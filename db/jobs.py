@@ -98,6 +98,11 @@ def read_job(session: Session, job_id: str) -> Job | None:
     return next(iter(_jobs(session, _query().where(JobRow.id == job_id))), None)
 
 
+def jobs_of(session: Session, job_ids: Collection[str]) -> list[Job]:
+    """The jobs of some ids, in no order."""
+    return _jobs(session, _query().where(JobRow.id.in_(job_ids)))
+
+
 def list_jobs(
     session: Session, *, limit: int, after: Place | None, states: Collection[JobState] = (), owner: str | None
 ) -> list[Job]:

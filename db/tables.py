@@ -204,6 +204,8 @@ class TrialRow(Row):
         Index("ix_trials_task", "task_id", "id"),
         Index("ix_trials_open", "state", "deadline_at", postgresql_where=text("state = 'dispatched'")),
         Index("ix_trials_program", "search_id", "program_hash"),
+        # Covers a search's curve: rows are wide, and a curve reads all of them.
+        Index("ix_trials_curve", "search_id", "purpose", "id", "outcome", "latency_secs"),
     )
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))
@@ -308,6 +310,23 @@ class TokenRow(Row):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class BrowserKeyRow(Row):
+    """What a browser shows instead of a token: a dashboard link, used once, or the session it became."""
+
+    __tablename__ = "browser_keys"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    #: Whose rights it has; it ends when the token does.
+    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"))
+    #: `link` or `session`.
+    kind: Mapped[str] = mapped_column(String(16))
+    #: SHA-256 (hex) of the key; keys are 256 bits of randomness, so no salt is needed.
+    key_sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    #: It may look at jobs and records, and do nothing.
+    read_only: Mapped[bool] = mapped_column(default=False)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class IdempotencyKeyRow(Row):

@@ -1,12 +1,13 @@
 """Bearer tokens: hashed at rest, scoped, expiring by database time. The token itself is seen only once."""
 
+import dataclasses
 import hashlib
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, or_, select, update
+from sqlalchemy import ColumnElement, Select, or_, select, update
 from sqlalchemy.orm import Session
 
 from db.clock import utc_now
@@ -27,6 +28,10 @@ class Token:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+
+    def narrowed(self, scopes: frozenset[str]) -> "Token":
+        """The same token with fewer rights."""
+        return dataclasses.replace(self, scopes=scopes)
 
 
 def token_sha256(token: str) -> str:
@@ -71,8 +76,13 @@ def adopt_token(session: Session, name: str, token: str, *, scopes: Collection[s
 
 def find_token(session: Session, token: str) -> Token | None:
     """The token, if it is neither revoked nor expired."""
+    return valid_token(session, TokenRow.token_sha256 == token_sha256(token))
+
+
+def valid_token(session: Session, which: ColumnElement[bool]) -> Token | None:
+    """The token of a condition, if it is neither revoked nor expired."""
     statement = _tokens().where(
-        TokenRow.token_sha256 == token_sha256(token),
+        which,
         TokenRow.revoked_at.is_(None),
         or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > utc_now()),
     )

@@ -23,6 +23,7 @@ from services.api.intake import PRELOAD, Intake, Spawning
 from services.api.request_times import RequestTimes, TimeRequests
 from services.api.routes import health, jobs, lookup, records, tasks, workers
 from services.api.settings import ApiSettings
+from services.dashboard import mount as dashboard
 
 
 def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> FastAPI:
@@ -56,6 +57,7 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
     app.add_middleware(TimeRequests, times=app.state.request_times)
     for routes in (jobs, tasks, records, lookup, workers, health):
         app.include_router(routes.router)
+    dashboard.install(app)
     return app
 
 

@@ -175,6 +175,7 @@ async def _announce(home: Home, address: Address, *, ready_json: bool) -> None:
     token = home.token_file.read_text().strip()
     async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as client:
         profile = (await client.get(f"{address.url}/v1/targets/{LOCAL_PROFILE}")).raise_for_status().json()
+    link = tokens.dashboard_link(home.database_url, token=token, base_url=address.url)
     if ready_json:
         ready = {
             "event": "ready",
@@ -182,11 +183,13 @@ async def _announce(home: Home, address: Address, *, ready_json: bool) -> None:
             "token_file": str(home.token_file),
             "profile": LOCAL_PROFILE,
             "target": profile["target"],
+            "dashboard": link,
         }
         print(json.dumps(ready), flush=True)
         return
     target = ", ".join(f"{key}={value}" for key, value in profile["target"].items())
     print(f"tilefarm is up    {address.url}   (API reference: {address.url}/docs)")
+    print(f"dashboard         {link}   (works once)")
     print(f"target profile    {LOCAL_PROFILE}   ({target})")
     print(f"token             {home.token_file}   ({token_hint(home)})")
     print(f"logs              {home.logs}")

@@ -12,10 +12,12 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
+from db.browser_keys import KeyKind, make_key
 from db.session import connect, reading, transaction
 from db.tokens import SCOPES, adopt_token, create_token, find_token, list_tokens, revoke_token
 
 _SECS_PER_DAY = 86_400.0
+_LINK_SECS = _SECS_PER_DAY
 _MAX_DAYS = 36_500
 _MAX_NAME_CHARS = 120
 #: Of an adopted token: `openssl rand -hex 32` has 64.
@@ -36,6 +38,15 @@ def ensure_file(url: str, path: Path, *, name: str, scopes: Sequence[str] = SCOP
             token = create_token(session, f"{name}#{number}" if number else name, scopes=scopes)
     write_private(path, token + "\n")
     return token
+
+
+def dashboard_link(url: str, *, token: str, base_url: str) -> str:
+    """An address that opens the dashboard with the token's rights, once."""
+    with _engine(url) as engine, transaction(engine) as session:
+        found = find_token(session, token)
+        assert found is not None
+        key = make_key(session, found.id, kind=KeyKind.LINK, lifetime_secs=_LINK_SECS)
+    return f"{base_url}/open#link={key}"
 
 
 def create(url: str, *, name: str, scopes: Sequence[str], days: float | None) -> int:

@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import text
 
+from db.migrate import head_revision
 from db.session import transaction
 from db.tables import Row, TokenRow
 from db.tokens import create_token, list_tokens, revoke_token
@@ -58,7 +59,7 @@ def test_each_route_takes_its_scope(api, as_, method, path, body):
 def test_health_readiness_and_version_ask_no_token(api):
     assert api("GET", "/healthz", as_=None).json() == {"status": "ok"}
     assert api("GET", "/readyz", as_=None).json() == {"status": "ready", "checks": {"database": "ok"}}
-    assert api("GET", "/v1/version", as_=None).json()["schema_revision"] == "0001"
+    assert api("GET", "/v1/version", as_=None).json()["schema_revision"] == head_revision()
 
 
 def test_a_database_without_tables_is_not_ready(api, engine):

@@ -1,0 +1,111 @@
+"""How a search's best latency fell: its improvements, and the points of its trials. Read only.
+
+An improvement is a search trial that measured ok and faster than every one before it in its search.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from db.clock import secs_since
+from db.states import Outcome, Purpose
+from db.tables import TrialRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improvement:
+    trial_id: int
+    search_id: int
+    latency_secs: float
+    done_at: datetime
+    #: Seconds since it was done.
+    age_secs: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A trial that has ended, as a dot: latency_secs is None where nothing was measured."""
+
+    trial_id: int
+    #: Which search trial of its search it is, from 1.
+    number: int
+    outcome: Outcome
+    latency_secs: float | None
+    predicted_score: float | None
+    round: int
+    done_at: datetime
+
+
+def improvements(session: Session, search_ids: Collection[int]) -> list[Improvement]:
+    """Of some searches, in the order in which the trials were made."""
+    before = func.min(TrialRow.latency_secs).over(
+        partition_by=TrialRow.search_id, order_by=TrialRow.id, rows=(None, -1)
+    )
+    curve = (
+        select(TrialRow.id, TrialRow.latency_secs, before.label("before"))
+        .where(
+            TrialRow.search_id.in_(search_ids),
+            TrialRow.purpose == Purpose.SEARCH,
+            TrialRow.outcome == Outcome.OK,
+        )
+        .subquery()
+    )
+    statement = (
+        select(
+            TrialRow.id,
+            TrialRow.search_id,
+            TrialRow.latency_secs,
+            TrialRow.done_at,
+            secs_since(TrialRow.done_at).label("age_secs"),
+        )
+        .join(curve, curve.c.id == TrialRow.id)
+        .where((curve.c.before.is_(None)) | (curve.c.latency_secs < curve.c.before))
+        .order_by(TrialRow.id)
+    )
+    return [
+        Improvement(
+            trial_id=row.id,
+            search_id=row.search_id,
+            latency_secs=row.latency_secs,
+            done_at=row.done_at,
+            age_secs=row.age_secs,
+        )
+        for row in session.execute(statement)
+        if row.latency_secs is not None and row.done_at is not None
+    ]
+
+
+def points(session: Session, search_id: int) -> list[Point]:
+    """Every search trial of a search that has an Outcome, in the order in which they were made."""
+    statement = (
+        select(
+            TrialRow.id,
+            TrialRow.outcome,
+            TrialRow.latency_secs,
+            TrialRow.predicted_score,
+            TrialRow.round,
+            TrialRow.done_at,
+        )
+        .where(
+            TrialRow.search_id == search_id,
+            TrialRow.purpose == Purpose.SEARCH,
+            TrialRow.outcome.is_not(None),
+            TrialRow.done_at.is_not(None),
+        )
+        .order_by(TrialRow.id)
+    )
+    return [
+        Point(
+            trial_id=row.id,
+            number=number,
+            outcome=Outcome(row.outcome),
+            latency_secs=row.latency_secs,
+            predicted_score=row.predicted_score,
+            round=row.round,
+            done_at=row.done_at,
+        )
+        for number, row in enumerate(session.execute(statement), 1)
+    ]

@@ -1,0 +1,20 @@
+"""Puts the dashboard into the API's app: pages for people, on the addresses that `/v1` leaves free."""
+
+from fastapi import FastAPI
+
+from services.dashboard import assets
+from services.dashboard.views import actions, jobs, session
+
+ROUTERS = (
+    assets.router,
+    session.pages,
+    session.actions,
+    jobs.pages,
+    jobs.data,
+    actions.router,
+)
+
+
+def install(app: FastAPI) -> None:
+    for router in ROUTERS:
+        app.include_router(router)

@@ -1,0 +1,82 @@
+"""What a page asks of jobs and workers: POST alone, with a CSRF token, by the API's own handlers."""
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from db.states import DesiredState, WorkerState
+from services.api.auth import JobsWriter, has_scope
+from services.api.deps import EngineDep, IntakeDep, SettingsDep
+from services.api.errors import ForbiddenError
+from services.api.ids import JobId, WorkerId
+from services.api.routes import jobs, workers
+from services.api.schemas import ChangeJob, SubmitJob
+from services.api.submission import Sender, submit
+from services.dashboard.assets import asset_bytes
+from services.dashboard.viewer import Acting
+
+router = APIRouter(include_in_schema=False)
+EXAMPLE = "example.job.json"
+
+
+class _AskJob(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    desired: DesiredState
+
+
+class _AskWorker(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    desired: Annotated[str, Field(pattern="^(running|draining)$")]
+
+
+class _Done(BaseModel):
+    #: Where the page goes from here; None: it stays.
+    goto: str | None = None
+
+
+@router.post("/jobs/{job_id}/ask")
+def ask_job(job_id: JobId, body: _AskJob, who: Acting, engine: EngineDep) -> _Done:
+    token = _writer(who)
+    asked = {
+        DesiredState.CANCELLED: jobs.cancel_job,
+        DesiredState.PAUSED: jobs.pause_job,
+        DesiredState.RUNNING: jobs.resume_job,
+    }
+    asked[body.desired](job_id, token, engine)
+    return _Done()
+
+
+@router.post("/jobs/{job_id}/change")
+def change_job(job_id: JobId, body: ChangeJob, who: Acting, engine: EngineDep) -> _Done:
+    jobs.change_a_job(job_id, body, _writer(who), engine)
+    return _Done()
+
+
+@router.post("/workers/{worker_id}/ask")
+def ask_worker(
+    worker_id: WorkerId, body: _AskWorker, who: Acting, engine: EngineDep, settings: SettingsDep
+) -> _Done:
+    if not who.may("admin"):
+        raise ForbiddenError("missing_scope", "draining a worker takes the scope admin")
+    desired = WorkerState(body.desired)
+    asked = workers.drain if desired == WorkerState.DRAINING else workers.resume
+    asked(worker_id, who.token, engine, settings)
+    return _Done()
+
+
+@router.post("/example")
+def run_example(who: Acting, engine: EngineDep, intake: IntakeDep, settings: SettingsDep) -> _Done:
+    """Submit a matmul with ReLU for the profile `local`."""
+    token = _writer(who)
+    sender = Sender(token_id=token.id, name=token.name, idempotency_key=None, body_sha256="")
+    request = SubmitJob(**json.loads(asset_bytes(EXAMPLE)))
+    job_id, _ = submit(request, sender, engine=engine, intake=intake, settings=settings)
+    return _Done(goto=f"/jobs/{job_id}")
+
+
+def _writer(who: Acting) -> JobsWriter:
+    if not has_scope(who.token, "jobs:write"):
+        raise ForbiddenError("missing_scope", "changing a job takes the scope jobs:write")
+    return who.token

@@ -1,0 +1,144 @@
+"""The jobs page and a job's page: rows, filters, order, paging, escaping, actions."""
+
+import re
+
+from sqlalchemy import select
+
+from db.session import transaction
+from db.tables import JobRow, TaskRow
+from tests.api.rows import add_trials, set_search
+from tests.dashboard.conftest import embedded
+
+XSS = '<script>alert("x")</script><img src=x onerror=alert(1)>'
+
+
+def names(page: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a [^>]*>([^<]*)</a>', page)
+
+
+def test_the_first_run_teaches_with_the_right_address(browse):
+    page = browse().page("/")
+    assert f"{browse.url}/v1/jobs" in page
+    assert "tilefarm.tune_tir" in page
+    assert "Run the example" in page
+    assert "Run the example" not in browse("alice", read_only=True).page("/")
+
+
+def test_a_job_stands_in_the_list_with_its_numbers(browse, farm, engine):
+    job_id = farm.job("resnet")
+    add_trials(engine, job_id, outcome="ok", latency_secs=2e-4, count=3, predicted_score=0.5)
+    add_trials(engine, job_id, outcome="build_error", error="no", count=2)
+    set_search(engine, best_latency_secs=2e-4, untuned_latency_secs=1e-3)
+    page = browse().page("/")
+    assert names(page) == ["resnet"]
+    assert "5.00×" in page
+    assert "200 µs" in page
+    assert "5 of 64 trials done: 3 measured, 2 failed, 0 running" in page
+
+
+def test_jobs_are_filtered_searched_and_sorted_by_the_address(browse, farm):
+    farm.job("beta", state="running")
+    farm.job("alpha", state="succeeded")
+    farm.job("gamma_100%", owner="bob", state="running")
+    browser = browse()
+    assert names(browser.page("/?sort=name")) == ["alpha", "beta", "gamma_100%"]
+    assert names(browser.page("/?sort=-name&state=running")) == ["gamma_100%", "beta"]
+    assert names(browser.page("/?q=BOB")) == ["gamma_100%"]
+    assert names(browser.page("/?q=100%25")) == ["gamma_100%"]
+    assert "No job fits" in browser.page("/?q=nothing")
+    assert browser.get("/?state=unheard-of").status_code == 422
+    assert names(browser.page("/?sort=unheard")) == ["gamma_100%", "alpha", "beta"]
+
+
+def test_pages_hold_25_jobs_and_keep_the_filter(browse, farm):
+    for number in range(30):
+        farm.job(f"job {number:02}", state="running")
+    browser = browse()
+    first, second = (
+        browser.page("/?sort=name&state=running"),
+        browser.page("/?sort=name&state=running&page=2"),
+    )
+    assert names(first) + names(second) == [f"job {number:02}" for number in range(30)]
+    assert "page 1 of 2" in first
+    assert 'href="/?state=running&amp;sort=name&amp;page=2"' in first
+
+
+def test_every_string_of_a_job_is_escaped(browse, farm):
+    job_id = farm.job(
+        XSS, tasks=(XSS,), error=XSS, state="failed",
+        warnings=[{"code": "c", "function": XSS, "detail": XSS}], options={"isolation_key": XSS},
+    )  # fmt: skip
+    browser = browse()
+    for path in ("/", f"/jobs/{job_id}", f"/?q={XSS}"):
+        page = browser.page(path)
+        assert "<script>alert" not in page
+        assert "<img" not in page.replace('<img src="/static/icon', "")
+        assert "&lt;script&gt;alert" in page
+
+
+def test_the_task_table_has_the_columns_of_metaschedule(browse, farm, engine):
+    job_id = farm.job(tasks=("dense", "relu"))
+    set_search(engine, best_latency_secs=1e-3)
+    page = browse().page(f"/jobs/{job_id}")
+    for column in ("ID", "Name", "FLOP", "Weight", "Speed (GFLOPS)", "Latency (µs)", "Weighted Latency (µs)", "Trials", "Done"):  # fmt: skip  # noqa: E501 - as MetaSchedule prints them
+        assert f">{column}</th>" in page
+    assert names(page) == ["dense", "relu"]
+    assert "50 %" in page
+    assert "1\u202f000" in page
+
+
+def test_the_curve_of_a_job_is_its_weighted_latency_after_each_improvement(browse, farm, engine):
+    job_id = farm.job(tasks=("dense",))
+    for latency_secs in (5e-4, 7e-4, 2e-4):
+        add_trials(engine, job_id, outcome="ok", latency_secs=latency_secs, attempt=int(latency_secs * 1e5))
+    set_search(engine, best_latency_secs=2e-4, untuned_latency_secs=1e-3)
+    curve = embedded(browse().page(f"/jobs/{job_id}"), "steps-data")
+    assert curve["latencies_secs"] == [5e-4, 2e-4]
+    assert curve["untuned_secs"] == 1e-3
+
+
+def test_the_newest_error_of_a_task_leads_to_its_trial(browse, farm, engine):
+    job_id = farm.job()
+    add_trials(engine, job_id, outcome="build_error", error="first")
+    (trial_id,) = add_trials(engine, job_id, outcome="run_error", error=XSS)
+    page = browse().page(f"/jobs/{job_id}")
+    assert f'href="/trials/{trial_id}"' in page
+    assert "<script>alert" not in page
+
+
+def test_controls_write_intents(browse, farm, engine):
+    job_id = farm.job(state="running")
+    browser = browse()
+    for desired, next_control in (("paused", ">Resume<"), ("running", ">Pause<")):
+        assert browser.post(f"/jobs/{job_id}/ask", {"desired": desired}).status_code == 200
+        assert next_control in browser.page(f"/jobs/{job_id}")
+    changed = browser.post(f"/jobs/{job_id}/change", {"max_trials": 500, "priority": 7})
+    assert changed.status_code == 200
+    assert browser.post(f"/jobs/{job_id}/ask", {"desired": "cancelled"}).status_code == 200
+    with transaction(engine) as session:
+        job = session.get_one(JobRow, job_id)
+        assert (job.desired_state, job.max_trials, job.priority) == ("cancelled", 500, 7)
+        assert session.scalars(select(TaskRow.state)).all() == ["queued"]
+    assert browser.post(f"/jobs/{job_id}/ask", {"desired": "running"}).status_code == 409
+
+
+def test_only_the_owner_and_an_administrator_control_a_job(browse, farm):
+    job_id = farm.job(owner="alice", state="running")
+    assert "Pause" not in browse("bob").page(f"/jobs/{job_id}")
+    assert browse("bob").post(f"/jobs/{job_id}/ask", {"desired": "paused"}).status_code == 403
+    assert browse("root").post(f"/jobs/{job_id}/ask", {"desired": "paused"}).status_code == 200
+
+
+def test_a_job_that_is_not_there_is_a_page_that_says_so(browse):
+    answer = browse().get("/jobs/job-nothere")
+    assert answer.status_code == 404
+    assert "There is no job job-nothere" in answer.text
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+def test_the_events_of_a_job_come_by_the_session(browse, farm):
+    job_id = farm.job(state="succeeded")
+    answer = browse().get(f"/jobs/{job_id}/live")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert "event: end" in answer.text
+    assert browse(None).get(f"/jobs/{job_id}/live").status_code == 401
