@@ -10,6 +10,7 @@ from typing import Any
 
 from db.states import Purpose
 from sandbox.fork_server import ForkServer
+from workers.artifacts import ArtifactStore
 from workers.device import find_device
 from workers.holding import Holding
 from workers.measure import Measurer
@@ -39,6 +40,7 @@ class Measuring:
                 timeout_secs=settings.reference_timeout_secs,
                 max_bytes=_REFERENCE_BYTES,
             ),
+            artifacts=ArtifactStore(directory=directory / "artifacts"),
             holding=Holding(),
             linker=linker,
             tvm_version="",

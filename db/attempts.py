@@ -148,11 +148,15 @@ def outstanding(session: Session) -> dict[int, int]:
 
 
 def recent_stage_secs(session: Session, target_id: int, *, limit: int) -> list[Mapping[str, float]]:
-    """Seconds by stage of the target's newest measured trials."""
+    """Seconds by stage of the target's newest measured search trials."""
     statement = (
         select(TrialRow.stage_secs)
         .join(SearchRow, SearchRow.id == TrialRow.search_id)
-        .where(SearchRow.target_id == target_id, TrialRow.state == TrialState.DONE)
+        .where(
+            SearchRow.target_id == target_id,
+            TrialRow.state == TrialState.DONE,
+            TrialRow.purpose == Purpose.SEARCH,
+        )
         .order_by(TrialRow.id.desc())
         .limit(limit)
     )

@@ -4,9 +4,9 @@ Its life: take the order; replay, build, generate code; say "built"; wait for th
 device's cores and the best time so far; fill inputs, run once, compare, time; answer; end. Every way to
 fail that Python can see is answered as an outcome; the others its parent reads from how the child ended.
 
-Order in: {"module", "trace", "target", "policy", "linker"}. Out: {"built": true, "stage_secs"}, or at once
-the final answer {"outcome", "run_secs", "error", "stage_secs"}. Token in: {"reference": directory, "cpus",
-"threads", "best_latency_secs"}. Out: the final answer.
+Order in: {"module", "trace", "target", "policy", "linker"}, with the library as a blob where it was built
+before. Out: {"built": true, "stage_secs"}, or at once the final answer {"outcome", "run_secs", "error",
+"stage_secs"}. Token in: {"reference": directory, "cpus", "threads", "best_latency_secs"}. Out: final answer.
 """
 
 import time
@@ -23,7 +23,7 @@ from workers.cache_flush import flusher
 from workers.compare import difference
 from workers.inputs import Array
 from workers.messages import MAX_ERROR_CHARS, MeasurePolicy
-from workers.program import ENTRY, Program, compile_module, link, load_module, replay
+from workers.program import ENTRY, Program, compile_module, link, load_library, load_module, replay
 from workers.reference_files import Reference, read_reference
 from workers.timing import cut_off, probe, repeats, take_cores, timed_call
 
@@ -60,10 +60,10 @@ class _Stages:
 
 
 def run(channel: Channel) -> None:
-    order, _ = channel.recv()
+    order, blobs = channel.recv()
     stages = _Stages()
     try:
-        program = _build(order, stages)
+        program = _load(blobs[0], order, stages) if blobs else _build(order, stages)
         channel.send({"built": True, "stage_secs": stages.secs})
         token, _ = channel.recv()
         policy = MeasurePolicy.from_json(order["policy"])
@@ -87,6 +87,13 @@ def _build(order: dict[str, Any], stages: _Stages) -> Program:
     with stages.stage("build", Outcome.BUILD_ERROR):
         runtime = compile_module(scheduled, order["target"])
         return link(runtime, linker=order["linker"], directory=Path.cwd())
+
+
+def _load(library: bytes, order: dict[str, Any], stages: _Stages) -> Program:
+    """What another child has built from the same order."""
+    with stages.stage("build", Outcome.BUILD_ERROR):
+        load_tvm(str(order["target"]["kind"]))
+        return load_library(library, directory=Path.cwd())
 
 
 def _measure(
@@ -128,7 +135,10 @@ def _measure(
             ratio = probe_secs / limit.limit_secs * policy.cut_off_ratio
             raise _Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
         flush = flusher(tensors, target=make_target(target)) if policy.flush_cache else None
-        return repeats(call, evaluate, estimate_secs=probe_secs, policy=policy, flush=flush)
+        best_secs = token["best_latency_secs"]
+        return repeats(
+            call, evaluate, estimate_secs=probe_secs, policy=policy, best_secs=best_secs, flush=flush
+        )
 
 
 def _fill(tensors: list[Any], inputs: list[Array]) -> None:

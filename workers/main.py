@@ -21,6 +21,7 @@ from kombu.exceptions import OperationalError
 from sandbox.fork_server import ForkServer
 from workers import metrics
 from workers.app import make_app, publish_result
+from workers.artifacts import ArtifactStore
 from workers.consumer import SteadyConsumer
 from workers.consuming import Consuming
 from workers.device import DetectedTarget, Device, detect_target, find_device, host_name
@@ -180,6 +181,7 @@ def _measurer(
             timeout_secs=settings.reference_timeout_secs,
             max_bytes=settings.reference_cache_bytes,
         ),
+        artifacts=ArtifactStore(directory=settings.work_dir / "artifacts"),
         holding=holding,
         linker=linker,
         tvm_version=detected.tvm_version,

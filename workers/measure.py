@@ -18,6 +18,7 @@ from pathlib import Path
 
 from db.states import Outcome, Purpose
 from sandbox.fork_server import ForkServer
+from workers.artifacts import ArtifactStore, artifact_key
 from workers.cores import Cores, divide
 from workers.device import Device
 from workers.errors import ReferenceFailed
@@ -46,6 +47,7 @@ class Measurer:
     server: ForkServer
     device: Device
     references: ReferenceCache
+    artifacts: ArtifactStore
     holding: Holding
     #: The linker's path; None: code is loaded in process.
     linker: str | None
@@ -208,7 +210,13 @@ class _Run:
             "policy": dataclasses.asdict(self.chunk.policy),
             "linker": self.measurer.linker,
         }
-        shot.build(order, cpus=self._cores.build_cpus, threads=self._cores.threads)
+        shot.build(
+            order,
+            cpus=self._cores.build_cpus,
+            threads=self._cores.threads,
+            artifacts=self.measurer.artifacts,
+            artifact=artifact_key(order, tvm_version=self.measurer.tvm_version),
+        )
 
     def _measure(self, planned: Planned, shot: Shot) -> None:
         device = self.measurer.device

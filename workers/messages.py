@@ -61,6 +61,11 @@ class MeasurePolicy:
     min_repeat_ms: float = 2.0
     #: Repeats stop when the relative standard error of the mean is below this.
     target_relative_error: float = 0.02
+    #: After `min_repeat` repeats they stop in any case when they have taken so long.
+    max_measure_ms: float = 60.0
+    #: A candidate whose fastest repeat is slower than this multiple of the search's best is known well enough
+    #: after two repeats.
+    clearly_slower_ratio: float = 2.0
     #: A cold probe slower than this multiple of the search's best ends the trial (cut_off).
     cut_off_ratio: float = 6.0
     build_timeout_secs: float = 10.0

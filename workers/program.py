@@ -12,6 +12,7 @@ from typing import Any
 
 from tuner.target import make_target
 from tuner.tvm_light import load_tvm
+from workers.artifacts import LIBRARY_NAME
 from workers.errors import ProgramError
 from workers.inputs import Parameter
 
@@ -57,10 +58,9 @@ def compile_module(module: Any, target: dict[str, Any]) -> Any:
 
 def link(runtime: Any, *, linker: str | None, directory: Path) -> Program:
     """Generate code and make it callable: an object and `ld -shared`, or in process where there is no ld."""
-    tvm = load_tvm()
     if linker is None or runtime.imports:
         return Program(module=runtime, call=runtime.get_function(ENTRY))
-    object_path, library_path = directory / "kernel.o", directory / "kernel.so"
+    object_path, library_path = directory / "kernel.o", directory / LIBRARY_NAME
     runtime.write_to_file(str(object_path), "o")
     done = subprocess.run(
         [linker, "-shared", "-o", str(library_path), str(object_path)],
@@ -70,7 +70,18 @@ def link(runtime: Any, *, linker: str | None, directory: Path) -> Program:
     )
     if done.returncode != 0:
         raise ProgramError(f"ld ended with {done.returncode}: {done.stderr.decode(errors='replace')[:500]}")
-    loaded = tvm.runtime.load_module(str(library_path))
+    return _loaded(library_path)
+
+
+def load_library(library: bytes, *, directory: Path) -> Program:
+    """A kernel that another process has linked; it is written to LIBRARY_NAME in `directory` first."""
+    path = directory / LIBRARY_NAME
+    path.write_bytes(library)
+    return _loaded(path)
+
+
+def _loaded(path: Path) -> Program:
+    loaded = load_tvm().runtime.load_module(str(path))
     return Program(module=loaded, call=loaded.get_function(ENTRY))
 
 

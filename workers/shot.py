@@ -15,6 +15,7 @@ from sandbox.child import Child
 from sandbox.errors import ChannelError, ChildDied, ChildTimeout
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
+from workers.artifacts import LIBRARY_NAME, ArtifactStore
 from workers.holding import Attempt, Holding
 from workers.messages import MAX_ERROR_CHARS, MeasurePolicy
 from workers.timing import cut_off
@@ -71,8 +72,19 @@ class Shot:
     _child: Child | None = None
     _built_at: float = 0.0
 
-    def build(self, order: Mapping[str, Any], *, cpus: tuple[int, ...], threads: int) -> None:
-        """Start the child on `cpus` and wait until it is built, or has failed; raises SandboxError."""
+    def build(
+        self,
+        order: Mapping[str, Any],
+        *,
+        cpus: tuple[int, ...],
+        threads: int,
+        artifacts: ArtifactStore,
+        artifact: str,
+    ) -> None:
+        """Start the child on `cpus` and wait until it is built, or has failed; raises SandboxError.
+
+        `artifact` is the key under which `artifacts` may hold what would be built, or shall hold it.
+        """
         if self.holding.dropped(self.attempt):
             return
         limits = _limits(self.policy, threads=threads, cpus=cpus)
@@ -80,7 +92,8 @@ class Shot:
         self._child = child
         self.holding.attach(child, [self.attempt])
         try:
-            child.send(order)
+            library = artifacts.get(artifact)
+            child.send(order, *([] if library is None else [library]))
             answer, _ = child.recv(self.policy.build_timeout_secs)
         except ChildTimeout:
             limit = f"the build took more than {self.policy.build_timeout_secs:g} s"
@@ -90,6 +103,8 @@ class Shot:
         else:
             if "outcome" in answer:
                 self.result = read_answer(answer)
+            elif library is None:
+                artifacts.put(artifact, child.directory / LIBRARY_NAME)
         self._built_at = time.monotonic()
         if self.result is not None:
             self.close()

@@ -73,13 +73,15 @@ def repeats(
     *,
     estimate_secs: float,
     policy: MeasurePolicy,
+    best_secs: float | None = None,
     flush: Callable[[], None] | None = None,
 ) -> list[float]:
     """Seconds per call, one number for each repeat, until their mean is known well enough.
 
     `evaluate(number)` is the mean over `number` calls by TVM's own evaluator. `flush`, where the policy asks
     for it, is called before every timed call. Repeats end when the relative standard error is below the
-    policy's target, at `max_repeat`, or when the time limit comes near; there is always one.
+    policy's target, when they have taken `max_measure_ms`, when the candidate is clearly slower than
+    `best_secs`, at `max_repeat`, or when the time limit comes near; there is always one.
     """
     number = 1 if flush is not None else _calls_per_repeat(estimate_secs, policy)
     budget_secs = _BUDGET_SHARE * policy.run_timeout_secs
@@ -92,11 +94,24 @@ def repeats(
             run_secs.append(evaluate(number))
         else:
             run_secs.append(_mean_of_calls(call, number))
-        known = len(run_secs) >= policy.min_repeat and relative_error(run_secs) < policy.target_relative_error
-        longest = max(run_secs) * number
-        if known or time.perf_counter() - began + longest > budget_secs:
+        spent_secs = time.perf_counter() - began
+        if _well_known(run_secs, spent_secs, policy) or _clearly_slower(run_secs, best_secs, policy):
+            break
+        if spent_secs + max(run_secs) * number > budget_secs:
             break
     return run_secs
+
+
+def _well_known(run_secs: list[float], spent_secs: float, policy: MeasurePolicy) -> bool:
+    if len(run_secs) < policy.min_repeat:
+        return False
+    return spent_secs * 1e3 > policy.max_measure_ms or relative_error(run_secs) < policy.target_relative_error
+
+
+def _clearly_slower(run_secs: list[float], best_secs: float | None, policy: MeasurePolicy) -> bool:
+    if best_secs is None or len(run_secs) < 2:
+        return False
+    return min(run_secs) > policy.clearly_slower_ratio * best_secs
 
 
 def relative_error(run_secs: list[float]) -> float:

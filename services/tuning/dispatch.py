@@ -67,13 +67,20 @@ class Fairness:
 
 
 def chunk_size(stage_secs: Sequence[Mapping[str, float]], settings: TunerSettings) -> int:
-    """So many trials as fill `chunk_secs`, by the target's newest measured ones."""
-    if not stage_secs:
+    """So many trials as fill `chunk_secs`, by the target's newest search trials.
+
+    Time spent waiting for the device is not a trial's own, and one slow trial says little of the others. Not
+    below `chunk_size_min`: a worker builds the trials of a chunk side by side.
+    """
+    secs = [_own_secs(stages) for stages in stage_secs]
+    if not any(secs):
         return settings.chunk_size
-    secs = statistics.fmean(sum(stages.values()) for stages in stage_secs)
-    if secs <= 0:
-        return settings.chunk_size
-    return max(1, min(settings.chunk_size_max, round(settings.chunk_secs / secs)))
+    size = round(settings.chunk_secs / max(statistics.median(secs), 1e-3))
+    return max(settings.chunk_size_min, min(settings.chunk_size_max, size))
+
+
+def _own_secs(stages: Mapping[str, float]) -> float:
+    return sum(secs for stage, secs in stages.items() if stage != "wait")
 
 
 def waiting(snapshot: Snapshot, leased: Collection[int]) -> list[Waiting]:

@@ -52,8 +52,9 @@ class TunerSettings(FileSettings):
     #: Rounds in a row without a new candidate after which a space counts as exhausted.
     empty_rounds: int = Field(default=3, gt=0)
 
-    #: Trials of a chunk while nothing is known of their time, and at most.
+    #: Trials of a chunk while nothing is known of their time, at least and at most.
     chunk_size: int = Field(default=8, gt=0)
+    chunk_size_min: int = Field(default=4, gt=0)
     chunk_size_max: int = Field(default=32, gt=0)
     #: A chunk aims at so much work.
     chunk_secs: float = Field(default=2.0, gt=0)

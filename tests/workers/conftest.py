@@ -12,6 +12,7 @@ import pytest
 
 from db.states import Purpose
 from sandbox.fork_server import ForkServer
+from workers.artifacts import ArtifactStore
 from workers.device import DetectedTarget, Device, detect_target, find_device
 from workers.holding import Holding
 from workers.measure import Measurer
@@ -49,6 +50,7 @@ class Bench:
                 timeout_secs=20.0,
                 max_bytes=1 << 28,
             ),
+            artifacts=ArtifactStore(directory=self.directory / "artifacts"),
             holding=self.holding,
             linker=self.linker,
             tvm_version=self.detected.tvm_version,

@@ -193,6 +193,21 @@ def test_a_repeat_lasts_as_long_as_the_policy_asks():
     assert set(asked) == {200}
 
 
+def test_a_slow_call_is_repeated_no_longer_than_the_policy_says() -> None:
+    policy = MeasurePolicy(min_repeat=3, max_repeat=20, max_measure_ms=40.0, target_relative_error=1e-9)
+    run_secs = repeats(lambda: time.sleep(0.02), lambda _: 0.0, estimate_secs=0.02, policy=policy)
+    assert len(run_secs) == 3
+
+
+def test_what_is_clearly_slower_than_the_best_is_repeated_twice() -> None:
+    numbers = iter([3.1e-4, 2.9e-4, 3.0e-4, 3.05e-4])
+    policy = MeasurePolicy(target_relative_error=1e-9, max_repeat=4)
+    run_secs = repeats(
+        lambda: None, lambda _: next(numbers), estimate_secs=3e-4, policy=policy, best_secs=1e-4
+    )
+    assert run_secs == [3.1e-4, 2.9e-4]
+
+
 def test_slow_calls_stop_before_the_time_limit():
     policy = MeasurePolicy(min_repeat=5, run_timeout_secs=0.2)
     run_secs = repeats(lambda: time.sleep(0.06), lambda _: 0.0, estimate_secs=0.06, policy=policy)
