@@ -17,6 +17,7 @@ from checks.trace_allowed import (
     ANNOTATIONS,
     INSTRUCTIONS,
     INTRINSIC,
+    REMOVED_ONLY,
     SAMPLING,
     SCOPES,
     THREADS,
@@ -226,6 +227,7 @@ _TEXTS: dict[str, Callable[[str], bool]] = {
     "scope": SCOPES.__contains__,
     "thread": THREADS.__contains__,
     "key": ANNOTATIONS.__contains__,
+    "removed": lambda text: text in ANNOTATIONS or text in REMOVED_ONLY,
 }
 _LISTS = {"candidates": _are_candidates, "probabilities": _are_probabilities, "paddings": _are_paddings}
 _RANGES = {

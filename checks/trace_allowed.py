@@ -41,7 +41,7 @@ INSTRUCTIONS: Final[dict[str, tuple[str, ...]]] = {
     "StorageAlign": ("small", "axis", "alignment", "alignment"),
     "SetScope": ("small", "scope"),
     "Annotate": ("key",),
-    "Unannotate": ("key",),
+    "Unannotate": ("removed",),
     "EnterPostproc": (),
 }
 
@@ -66,6 +66,9 @@ ANNOTATIONS: Final[dict[str, str]] = {
     "software_pipeline_async_stages": "stages",
     "warp_execution": "flag",
 }
+
+#: Keys that a trace may take away but not set: pooling comes with a rule's name from topi.
+REMOVED_ONLY: Final = frozenset({"schedule_rule"})
 
 #: Upper bounds of annotation values that are numbers.
 ANNOTATION_BOUNDS: Final = {"unroll": 1024, "threads": 4096, "parallel": 1 << 20, "flag": 1}

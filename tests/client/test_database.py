@@ -17,9 +17,12 @@ from tvm.s_tir.meta_schedule.database import MemoryDatabase
 from tvm.target import Target
 
 import tilefarm
+from tests.checks import modules
 from tests.client.conftest import TARGET, URL, FakeService, MMRelu, database, record, renamed
+from tests.client.test_guards import measured
 from tilefarm import module
 from tilefarm.cli import sources
+from tilefarm.space import trace_json
 
 SHASH = module.workload_of(MMRelu).shash
 
@@ -47,6 +50,19 @@ def test_compile_tir_gets_the_tuned_schedule_and_right_numbers(service: FakeServ
     assert runs_right(schedule.mod, "mm_relu")
     assert db.stats().hits == 1
     assert db.stats().total_secs > 0
+
+
+@pytest.mark.parametrize("name", ["dense_layout_free", "batch_matmul", "max_pool"])
+def test_what_layout_rewriting_and_pooling_leave_in_a_trace_is_no_obstacle(
+    service: FakeService, name: str
+) -> None:
+    asked = modules.module(name)
+    workload = module.workload_of(asked)
+    trace = trace_json(measured(name)[0].sch)
+    service.records[workload.shash] = record(module=module.to_json(workload.module), trace=trace)
+    db = database(service)
+    assert compiled(db, asked) is not None
+    assert (db.stats().hits, db.stats().errors) == (1, 0)
 
 
 def test_the_apply_pass_works_unchanged(service: FakeService) -> None:

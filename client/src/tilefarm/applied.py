@@ -10,6 +10,7 @@ from typing import Any
 from tilefarm import module, trace
 from tilefarm.answers import Record
 from tilefarm.errors import ModuleError
+from tilefarm.trace_check import check_trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ def apply(record: Record, workload: module.Workload) -> Applied:
     stored = module.from_json(record.module)
     if not module.equal(stored, workload.module):
         raise ModuleError("the record's module is another one with the same hash")
-    trace.check(record.trace)
+    check_trace(record.trace)
     func = module.restored(stored["main"], workload.asked)
     if not module.equal(func, workload.asked):
         raise ModuleError("the record's function is not the asked one")

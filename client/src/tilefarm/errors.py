@@ -110,6 +110,13 @@ class TargetError(TilefarmError, ValueError):
 class TraceError(TilefarmError, ValueError):
     """A trace is not one that a schedule may contain."""
 
+    def __init__(self, detail: str, *, instruction: int | None = None) -> None:
+        where = "" if instruction is None else f"instruction {instruction}: "
+        super().__init__(where + detail)
+        self.detail = where + detail
+        #: Index of the instruction, where it is known.
+        self.instruction = instruction
+
 
 class CannotTravelError(TilefarmError, TypeError):
     """An argument means something only in this process."""

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilefarm import trace
 from tilefarm.errors import CannotTravelError, TraceError
 from tilefarm.target import plain
+from tilefarm.trace_check import check_trace
 
 #: The service's default space; it needs no traces.
 DEFAULT = "post-order-apply"
@@ -118,7 +118,7 @@ def _checked(
     """Absent names mean the target's defaults, empty ones mean none."""
     for found in traces:
         try:
-            trace.check(found)
+            check_trace(found)
         except TraceError as error:
             raise CannotTravelError(argument, f"its trace is not one the service takes: {error}") from error
     space: dict[str, Any] = {"traces": traces}
