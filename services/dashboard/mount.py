@@ -3,7 +3,7 @@
 from fastapi import FastAPI
 
 from services.dashboard import assets
-from services.dashboard.views import actions, jobs, session
+from services.dashboard.views import actions, fleet, jobs, records, session, tasks, trials
 
 ROUTERS = (
     assets.router,
@@ -11,6 +11,11 @@ ROUTERS = (
     session.actions,
     jobs.pages,
     jobs.data,
+    tasks.pages,
+    tasks.data,
+    trials.pages,
+    fleet.pages,
+    records.pages,
     actions.router,
 )
 

@@ -1,0 +1,89 @@
+"""What the fleet has to do and does: open trials by target, held trials by name. Read only."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import case, func, select
+from sqlalchemy.orm import Session
+
+from db.clock import secs_since, utc_now
+from db.states import OPEN_TRIALS, Outcome, TrialState
+from db.tables import SearchRow, TargetRow, TaskRow, TrialRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDepth:
+    """Open trials of a target."""
+
+    target_key: str
+    target: dict[str, Any]
+    queued: int
+    dispatched: int
+    #: Seconds since the oldest of them was made.
+    oldest_secs: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    trial_id: int
+    task_id: int
+    task_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRate:
+    """What a worker did within a while."""
+
+    worker_id: str
+    done: int
+    failed: int
+
+
+def queue_depths(session: Session) -> list[QueueDepth]:
+    statement = (
+        select(
+            TargetRow.key,
+            TargetRow.canonical,
+            func.sum(case((TrialRow.state == TrialState.QUEUED, 1), else_=0)),
+            func.sum(case((TrialRow.state == TrialState.DISPATCHED, 1), else_=0)),
+            func.max(secs_since(TrialRow.created_at)),
+        )
+        .join(SearchRow, SearchRow.id == TrialRow.search_id)
+        .join(TargetRow, TargetRow.id == SearchRow.target_id)
+        .where(TrialRow.state.in_(OPEN_TRIALS))
+        .group_by(TargetRow.key, TargetRow.canonical)
+        .order_by(TargetRow.key)
+    )
+    return [
+        QueueDepth(target_key=row[0], target=row[1], queued=row[2], dispatched=row[3], oldest_secs=row[4])
+        for row in session.execute(statement)
+    ]
+
+
+def held_trials(session: Session, trial_ids: Collection[int]) -> dict[int, Held]:
+    statement = (
+        select(TrialRow.id, TrialRow.task_id, TaskRow.name)
+        .join(TaskRow, TaskRow.id == TrialRow.task_id)
+        .where(TrialRow.id.in_(trial_ids))
+    )
+    return {
+        row.id: Held(trial_id=row.id, task_id=row.task_id, task_name=row.name)
+        for row in session.execute(statement)
+    }
+
+
+def worker_rates(session: Session, *, within_secs: float) -> dict[str, WorkerRate]:
+    """By worker: trials done lately, and how many of them neither measured nor were cut off."""
+    good = (Outcome.OK, Outcome.CUT_OFF)
+    statement = (
+        select(TrialRow.worker_id, func.count(), func.sum(case((TrialRow.outcome.in_(good), 0), else_=1)))
+        .where(
+            TrialRow.done_at > utc_now(offset_secs=-within_secs),
+            TrialRow.worker_id.is_not(None),
+        )
+        .group_by(TrialRow.worker_id)
+    )
+    return {
+        row[0]: WorkerRate(worker_id=row[0], done=row[1], failed=row[2]) for row in session.execute(statement)
+    }

@@ -1,0 +1,89 @@
+"""The page of one trial, and the failures of a job or of all, grouped by what they say."""
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from db.failures import count_failures, newest_failures
+from db.jobs import read_job
+from db.session import reading
+from db.tasks import read_task
+from db.trials_view import read_trial
+from db.workers import read_worker
+from services.api.deps import EngineDep
+from services.api.errors import NotFoundError
+from services.api.ids import RowId
+from services.dashboard.messages import grouped
+from services.dashboard.page import PageRoute, page
+from services.dashboard.viewer import JobsViewer
+
+pages = APIRouter(include_in_schema=False, route_class=PageRoute)
+#: Failures whose words are read; their counts are of all.
+_READ = 5000
+
+
+@pages.get("/trials/{trial_id}")
+def trial_page(trial_id: RowId, request: Request, who: JobsViewer, engine: EngineDep) -> Response:
+    with reading(engine) as session:
+        found = read_trial(session, trial_id)
+        if found is None:
+            raise NotFoundError("trial_not_found", f"There is no trial {trial_id}.")
+        trial, trace = found
+        task, job = read_task(session, trial.task_id), read_job(session, trial.job_id)
+        worker = None if trial.worker_id is None else read_worker(session, trial.worker_id)
+    assert task is not None
+    assert job is not None
+    return page(
+        "trial.html",
+        viewer=who,
+        request=request,
+        tab="jobs",
+        trial=trial,
+        task=task,
+        job=job,
+        worker=worker,
+        facts={} if worker is None else _flat(worker.facts),
+        spread=_spread(trial.run_secs or []),
+        trace=None if trace is None else json.dumps(json.loads(trace), indent=1),
+    )
+
+
+@pages.get("/failures")
+def failures_page(
+    request: Request,
+    who: JobsViewer,
+    engine: EngineDep,
+    job: Annotated[str | None, Query(max_length=60, pattern=r"^[^\x00]*$")] = None,
+) -> Response:
+    with reading(engine) as session:
+        of = None if not job else read_job(session, job)
+        if job and of is None:
+            raise NotFoundError("job_not_found", f"There is no job {job}.")
+        counts = count_failures(session, job_id=job or None)
+        failures = newest_failures(session, job_id=job or None, limit=_READ)
+    return page(
+        "failures.html",
+        viewer=who,
+        request=request,
+        tab="failures",
+        job=of,
+        counts=counts,
+        groups=grouped(failures),
+        read=len(failures),
+        total=sum(counts.values()),
+    )
+
+
+def _spread(run_secs: list[float]) -> float | None:
+    """(slowest - fastest) / fastest of the repeats."""
+    return (
+        (max(run_secs) - min(run_secs)) / min(run_secs) if len(run_secs) > 1 and min(run_secs) > 0 else None
+    )
+
+
+def _flat(facts: dict[str, object]) -> dict[str, str]:
+    return {
+        name.replace("_", " "): value if isinstance(value, str) else json.dumps(value)
+        for name, value in sorted(facts.items())
+    }

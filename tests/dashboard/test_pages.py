@@ -1,0 +1,165 @@
+"""The pages of tasks, trials, failures, the fleet and records, with rows and without; static files."""
+
+import gzip
+
+import pytest
+
+from checks.target import key
+from db.session import transaction
+from db.states import Outcome
+from db.targets import store_target
+from db.workers import NewWorker, beat, join, read_worker
+from tests.api.rows import add_trials, publish, set_search
+from tests.dashboard.conftest import TARGET
+
+XSS = '<script>alert("x")</script>'
+
+
+@pytest.fixture
+def worker(engine) -> str:
+    with transaction(engine) as session:
+        target = store_target(session, TARGET, key=key(TARGET))
+        new = NewWorker(
+            name=f"here:{XSS}", host="here", device="cpu0", device_class=XSS, target_id=target.id,
+            role="both", cores=2, memory_bytes=1 << 30, tvm_version="0.27", facts={"noise": 0.01, "cpu": XSS},
+        )  # fmt: skip
+        return join(session, new)
+
+
+def task_id(browser, job_id: str) -> str:
+    return browser.page(f"/jobs/{job_id}").partition('href="/tasks/')[2].partition('"')[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/failures", "No candidate has failed"),
+        ("/fleet", "tilefarm-server worker --join"),
+        ("/records", "No record yet"),
+    ],
+)
+def test_an_empty_page_says_what_it_will_show(browse, path, said):
+    assert said in browse().page(path)
+
+
+@pytest.mark.parametrize("path", ["/tasks/99", "/trials/99", "/failures?job=job-x"])
+def test_what_is_not_there_is_told_on_a_page(browse, path):
+    answer = browse().get(path)
+    assert answer.status_code == 404
+    assert "There is no" in answer.text
+
+
+def test_a_task_tells_its_numbers_and_its_newest_trials(browse, farm, engine):
+    job_id = farm.job(tasks=("dense",))
+    add_trials(engine, job_id, outcome="ok", latency_secs=1e-3)
+    add_trials(engine, job_id, outcome="wrong_output", error="1 of 4 elements differ")
+    set_search(engine, best_latency_secs=1e-3, untuned_latency_secs=4e-3)
+    browser = browse()
+    page = browser.page(f"/tasks/{task_id(browser, job_id)}")
+    assert "4.00×" in page
+    assert "wrong output" in page
+    assert "1 of 4 elements differ" in page
+    assert "plotly.min.js" in page
+
+
+def test_the_curve_of_a_task_comes_as_columns_with_failures_that_have_no_value(browse, farm, engine):
+    job_id = farm.job()
+    add_trials(engine, job_id, outcome="ok", latency_secs=2e-3, predicted_score=0.5)
+    add_trials(engine, job_id, outcome="build_error")
+    add_trials(engine, job_id, outcome="ok", latency_secs=1e-3, attempt=3)
+    add_trials(engine, job_id, state="queued")
+    publish(engine, job_id, latency_secs=9e-4)
+    browser = browse()
+    curve = browser.get(f"/tasks/{task_id(browser, job_id)}/curve").json()
+    assert curve["numbers"] == [1, 2, 3]
+    assert curve["latencies_secs"] == [2e-3, None, 1e-3]
+    assert curve["outcomes"] == ["ok", "build_error", "ok"]
+    assert curve["improvements"] == [True, False, True]
+    assert curve["predicted"] == [0.5, None, None]
+    assert (curve["record_secs"], curve["total"]) == (9e-4, 3)
+
+
+def test_the_curve_takes_a_session(browse, farm):
+    farm.job()
+    assert browse(None).get("/tasks/1/curve").status_code == 401
+
+
+def test_a_trial_tells_its_repeats_its_worker_and_its_error(browse, farm, engine, worker):
+    job_id = farm.job(tasks=(XSS,))
+    (trial_id,) = add_trials(
+        engine, job_id, outcome="run_error", error=f"line one\n{XSS}", worker_id=worker, device_class="cpu/2",
+        stage_secs={"build": 0.25},
+    )  # fmt: skip
+    page = browse().page(f"/trials/{trial_id}")
+    assert "run error" in page
+    assert "250 ms" in page
+    assert "0.01" in page
+    assert "&lt;script&gt;alert(" in page
+    assert "<script>alert" not in page
+
+
+def test_failures_are_grouped_and_counted_and_lead_to_their_trials(browse, farm, engine):
+    job_id, other = farm.job("one"), farm.job("two")
+    for n in range(3):
+        newest = add_trials(engine, job_id, outcome="build_error", error=f"needs {n} bytes", attempt=n)
+    add_trials(engine, other, outcome="run_timeout", error=XSS)
+    add_trials(engine, other, outcome="cut_off", latency_secs=1.0)
+    browser = browse()
+    everything, of_one = browser.page("/failures"), browser.page(f"/failures?job={job_id}")
+    assert everything.count("<pre") == 2
+    assert of_one.count("<pre") == 1
+    assert "needs ⟨n⟩ bytes" in of_one
+    assert "build error <b>3</b>" in of_one
+    assert f'href="/trials/{newest[0]}"' in of_one
+    assert "<script>alert" not in everything
+    assert Outcome.CUT_OFF.value not in everything
+
+
+def test_the_fleet_tells_what_a_worker_does_and_what_waits(browse, farm, engine, worker):
+    job_id = farm.job(tasks=("conv2d",))
+    (held,) = add_trials(engine, job_id, state="dispatched")
+    add_trials(engine, job_id, state="queued", count=5)
+    with transaction(engine) as session:
+        beat(session, worker, holding=[(held, 1)], stage_secs={})
+    page = browse("root").page("/fleet")
+    assert f'<a href="/trials/{held}">conv2d</a>' in page
+    assert ">alive<" in page
+    assert '<td class="num">5</td>' in page
+    assert "<script>alert" not in page
+    assert "Drain" in page
+    assert "Drain" not in browse("alice").page("/fleet")
+
+
+def test_an_administrator_drains_a_worker_and_no_one_else(browse, engine, worker):
+    assert browse("alice").post(f"/workers/{worker}/ask", {"desired": "draining"}).status_code == 403
+    assert browse("root").post(f"/workers/{worker}/ask", {"desired": "draining"}).status_code == 200
+    with transaction(engine) as session:
+        assert read_worker(session, worker).desired_state == "draining"
+
+
+def test_records_are_found_by_name_and_by_hash_with_their_coverage(browse, farm, engine):
+    first, _second = farm.job("a", tasks=("dense_1",)), farm.job("b", tasks=("conv",))
+    publish(engine, first, latency_secs=5e-6)
+    browser = browse()
+    page = browser.page("/records")
+    assert "5.00 µs" in page
+    assert "dense_1" in page
+    assert "1<em> / 2</em>" in page
+    assert "5.00 µs" in browser.page("/records?q=DENSE_")
+    assert "5.00 µs" in browser.page(f"/records?q={1:016x}")
+    assert "No record fits" in browser.page("/records?q=conv")
+    assert browse("bob").get("/records").status_code == 200
+
+
+def test_static_files_are_named_by_content_compressed_and_kept(browse):
+    browser = browse(None)
+    answer = browser.get("/static/plotly.min.js?v=1")
+    assert answer.headers["content-encoding"] == "gzip"
+    assert answer.headers["cache-control"] == "max-age=31536000, immutable"
+    assert answer.text.lstrip().startswith("/**")
+    with browser.client.stream("GET", "/static/plotly.min.js") as raw:
+        weight_bytes = sum(len(part) for part in raw.iter_raw())
+    assert weight_bytes < 1_700_000
+    assert len(gzip.compress(answer.content, 1)) > 1_000_000
+    for name in ("..%2fpage.py", "page.py", "nothing.js", "widgetbundle.js"):
+        assert browser.get(f"/static/{name}").status_code == 404
