@@ -1,0 +1,274 @@
+"""The chart: what it makes is valid Kubernetes, hardened, and of commands and variables that really exist."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.deploy.chart import CHART, default_values, manifests, merged, rendered
+from tests.deploy.dockerfile import images
+from tests.deploy.settings_of import variables
+
+#: Of the Prometheus operator: Kubernetes has no schema of them.
+CUSTOM = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
+POSTGRES = {"bundled": True, "storageClass": "fast"}
+GPU_CLASS = {
+    "name": "l4", "kind": "DaemonSet", "replicas": 1, "device": "cuda", "profiles": "l4", "gpus": 1,
+    "cpu": "4", "memory": "16Gi", "workSize": "4Gi", "nodeSelector": {"gpu": "l4"},
+    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+    "runtimeClassName": "nvidia", "settings": {"TILEFARM_WORKER_MAX_WAITING": 4},
+}  # fmt: skip
+CASES: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "bundled": {"postgresql": POSTGRES, "valkey": {"bundled": True}},
+    "all": {
+        "postgresql": POSTGRES,
+        "valkey": {"bundled": True},
+        "image": {"registry": "registry.example.com/farm", "tag": "1.2.3", "pullSecrets": ["pull"]},
+        "settings": {"api": {"TILEFARM_MAX_TRIALS": 5000}, "tuner": {"TILEFARM_MAX_CHILDREN": 6}},
+        "api": {"ingress": {"enabled": True, "className": "nginx"}},
+        "workers": [*default_values()["workers"], GPU_CLASS],
+        "monitoring": {
+            "serviceMonitor": True,
+            "rules": True,
+            "dashboard": True,
+            "labels": {"release": "prom"},
+        },
+    },
+    "plain": {
+        "api": {"autoscaling": {"enabled": False}, "podDisruptionBudget": {"enabled": False}},
+        "networkPolicy": {
+            "apiFrom": [{"namespaceSelector": {"matchLabels": {"name": "ci"}}}],
+            "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+            "databaseTo": [{"ipBlock": {"cidr": "10.0.0.0/24"}}],
+            "brokerTo": [{"ipBlock": {"cidr": "10.0.1.0/24"}}],
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
+    return {name: manifests(tmp_path_factory.mktemp(name), changes) for name, changes in CASES.items()}
+
+
+def of_kind(objects: list[dict[str, Any]], *kinds: str) -> dict[str, dict[str, Any]]:
+    """By name."""
+    return {each["metadata"]["name"]: each for each in objects if each["kind"] in kinds}
+
+
+def pods(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Pod templates by the name of what makes them."""
+    makers = of_kind(objects, "Deployment", "DaemonSet", "StatefulSet", "Job")
+    return {name: maker["spec"]["template"] for name, maker in makers.items()}
+
+
+def containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_object_is_valid_kubernetes(made, case):
+    for each in made[case]:
+        if each["kind"] not in CUSTOM:
+            kubernetes_validate.validate(each, "1.37", strict=True)
+
+
+def test_nothing_stands_twice(made):
+    for objects in made.values():
+        names = [(each["kind"], each["metadata"]["name"]) for each in objects]
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_pod_is_hardened_and_bounded(made, case):
+    for name, pod in pods(made[case]).items():
+        assert pod["spec"]["automountServiceAccountToken"] is False, name
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["spec"]["securityContext"]["runAsUser"] > 0, name
+        assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        for container in containers(pod):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, name
+            assert container["resources"]["limits"].keys() >= {"cpu", "memory"}, name
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_secret_is_in_a_manifest_and_each_file_is_mounted(made, case):
+    assert not of_kind(made[case], "Secret")
+    for name, pod in pods(made[case]).items():
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+        mounted = {item["path"] for item in volumes["secrets"]["secret"]["items"]}
+        assert volumes["secrets"]["secret"]["secretName"] == "tilefarm"
+        for container in containers(pod):
+            given = {entry["name"]: entry.get("value") for entry in container.get("env", ())}
+            assert not {"TILEFARM_DATABASE_URL", "TILEFARM_BROKER_URL", "TILEFARM_TOKEN"} & given.keys()
+            files = {Path(str(value)).name for key, value in given.items() if key.endswith("_FILE")}
+            assert files <= mounted, name
+
+
+def test_roles_get_variables_that_their_settings_know(made):
+    roles = {
+        "farm-api": "api",
+        "farm-tuner": "tuner",
+        "farm-worker-cpu": "worker",
+        "farm-worker-l4": "worker",
+    }
+    found = pods(made["all"])
+    for name, role in roles.items():
+        (container,) = containers(found[name])
+        given = {entry["name"] for entry in container["env"]} - {"NODE_NAME", "POD_NAME"}
+        assert given <= variables(role), name
+        assert container["image"] == f"registry.example.com/farm/{role}:1.2.3"
+        assert container["args"] == images()[role].command[1:]
+
+
+def test_probes_ask_health_for_life_and_readiness_for_work(made):
+    ports = {"farm-api": 8765, "farm-tuner": 9101, "farm-worker-cpu": 9102}
+    for name, number in ports.items():
+        (container,) = containers(pods(made["defaults"])[name])
+        (port,) = container["ports"]
+        assert port["containerPort"] == number
+        assert number in images()[name.split("-")[1]].ports
+        asked = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")}
+        assert {get["port"] for get in asked.values()} == {port["name"]}
+        assert (asked["liveness"]["path"], asked["readiness"]["path"]) == ("/healthz", "/readyz")
+
+
+def test_selectors_select_their_own_pods_and_no_others(made):
+    found = pods(made["all"])
+    labels = {name: pod["metadata"]["labels"] for name, pod in found.items()}
+    makers = of_kind(made["all"], "Deployment", "DaemonSet", "StatefulSet")
+    for name, maker in makers.items():
+        wanted = maker["spec"]["selector"]["matchLabels"].items()
+        assert [other for other, own in labels.items() if wanted <= own.items()] == [name]
+
+
+def test_a_gpu_class_takes_gpus_where_they_are(made):
+    maker = of_kind(made["all"], "DaemonSet")["farm-worker-l4"]
+    assert "replicas" not in maker["spec"]
+    spec = maker["spec"]["template"]["spec"]
+    assert spec["nodeSelector"] == {"gpu": "l4"}
+    assert spec["tolerations"] == GPU_CLASS["tolerations"]
+    assert spec["runtimeClassName"] == "nvidia"
+    resources = spec["containers"][0]["resources"]
+    assert resources["requests"] == resources["limits"]
+    assert resources["limits"] == {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": 1}
+
+
+def test_a_cpu_class_has_cores_of_its_own(made):
+    resources = containers(pods(made["defaults"])["farm-worker-cpu"])[0]["resources"]
+    assert resources["requests"] == resources["limits"] == {"cpu": "2", "memory": "4Gi"}
+
+
+def test_the_api_scales_is_spared_and_ends_tls(made):
+    scaler = of_kind(made["all"], "HorizontalPodAutoscaler")["farm-api"]["spec"]
+    assert (scaler["minReplicas"], scaler["maxReplicas"]) == (2, 8)
+    deployment = of_kind(made["all"], "Deployment")["farm-api"]["spec"]
+    # A number in the manifest would undo the autoscaler's at every upgrade.
+    assert "replicas" not in deployment
+    assert of_kind(made["plain"], "Deployment")["farm-api"]["spec"]["replicas"] == 2
+    budget = of_kind(made["all"], "PodDisruptionBudget")["farm-api"]["spec"]
+    assert budget["selector"] == deployment["selector"]
+    (tls,) = of_kind(made["all"], "Ingress")["farm-api"]["spec"]["tls"]
+    assert tls == {"hosts": ["tilefarm.example.com"], "secretName": "tilefarm-tls"}
+    assert not of_kind(made["plain"], "HorizontalPodAutoscaler", "PodDisruptionBudget", "Ingress")
+
+
+@pytest.mark.parametrize(
+    ("case", "hook"), [("defaults", "pre-install,pre-upgrade"), ("bundled", "post-install,pre-upgrade")]
+)
+def test_the_schema_comes_first_and_then_the_token(made, case, hook):
+    job = of_kind(made[case], "Job")["farm-migrate"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == hook
+    spec = job["spec"]["template"]["spec"]
+    assert [each["args"][:2] for each in spec["initContainers"]] == [images()["admin"].command[1:]]
+    assert spec["containers"][0]["args"][:3] == ["token", "adopt", "workers"]
+
+
+def test_workers_reach_api_and_broker_and_nothing_else(made):
+    for case, database in (("bundled", 5432), ("plain", 5432)):
+        policies = of_kind(made[case], "NetworkPolicy")
+        ports = {
+            name: {port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]}
+            for name, policy in policies.items()
+        }
+        assert ports["farm-worker-cpu"] == {53, 8765, 6379}
+        assert ports["farm-api"] == ports["farm-tuner"] == {53, database, 6379}
+        assert ports["farm-migrate"] == {53, database}
+        for policy in policies.values():
+            assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        selected = [policy["spec"]["podSelector"]["matchLabels"] for policy in policies.values()]
+        for pod in pods(made[case]).values():
+            assert any(labels.items() <= pod["metadata"]["labels"].items() for labels in selected)
+
+
+def test_monitors_select_what_has_metrics(made):
+    monitor = of_kind(made["all"], "ServiceMonitor")["farm-api"]
+    service = of_kind(made["all"], "Service")["farm-api"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    processes = of_kind(made["all"], "PodMonitor")["farm-processes"]["spec"]
+    (expression,) = processes["selector"]["matchExpressions"]
+    parts = {
+        pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in pods(made["all"]).values()
+    } - set(expression["values"])
+    assert parts == {"tuner", "worker-cpu", "worker-l4"}
+
+
+def test_rules_and_dashboard_are_those_of_the_files(made):
+    rules = of_kind(made["all"], "PrometheusRule")["farm"]["spec"]
+    assert rules == yaml.safe_load((CHART / "monitoring" / "alerts.yaml").read_text(encoding="utf-8"))
+    board = of_kind(made["all"], "ConfigMap")["farm-dashboard"]["data"]["tilefarm.json"]
+    assert json.loads(board)["title"] == "tilefarm"
+
+
+def test_a_release_name_may_be_long(tmp_path):
+    for each in manifests(
+        tmp_path, CASES["all"], release="a-very-long-name-of-a-release-that-helm-takes-yet-53"
+    ):
+        assert len(each["metadata"]["name"]) <= 63
+        if each["kind"] not in CUSTOM:
+            kubernetes_validate.validate(each, "1.37", strict=True)
+
+
+def test_the_notes_name_a_command_that_exists(tmp_path):
+    notes = rendered(tmp_path, CHART / "templates" / "NOTES.txt", {})
+    assert "tilefarm-server token create alice --scope jobs:read" in notes
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_schema_of_values_takes_what_is_right(case):
+    jsonschema.validate(merged(default_values(), CASES[case]), schema())
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"api": {"replicas": 0}}, "api.replicas"),
+        ({"api": {"replica": 2}}, "api"),
+        ({"secrets": {"existingSecret": ""}}, "secrets.existingSecret"),
+        ({"settings": {"api": {"TILEFARM_DATABASE_URL": "postgresql://user:password@db"}}}, "settings.api"),
+        ({"settings": {"tuner": {"PATH": "/"}}}, "settings.tuner"),
+        ({"workers": [{**GPU_CLASS, "kind": "Pod"}]}, "workers.0.kind"),
+        ({"workers": [{**GPU_CLASS, "name": "L4 GPU"}]}, "workers.0.name"),
+        ({"tuner": {"resources": {"limits": {"cpu": "lots"}}}}, "tuner.resources"),
+        ({"networkPolicy": {"databasePort": 70000}}, "networkPolicy.databasePort"),
+    ],
+)
+def test_the_schema_of_values_refuses_what_is_wrong(changes, named):
+    faults = jsonschema.Draft7Validator(schema()).iter_errors(merged(default_values(), changes))
+    found = {".".join(str(part) for part in fault.absolute_path) for fault in faults}
+    assert any(path == named or path.startswith(f"{named}.") for path in found), found
+
+
+def schema() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    return found
