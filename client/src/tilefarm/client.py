@@ -97,10 +97,17 @@ class Client:
 
     def jobs(self, *, state: str | None = None, owner: str | None = None) -> Iterator[dict[str, Any]]:
         """Job views, newest first as the service orders them, without their tasks."""
-        params: dict[str, Any] = {"state": state, "owner": owner, "page_size": _PAGE_SIZE}
+        return self._pages("/v1/jobs", "jobs", state=state, owner=owner)
+
+    def records(self, *, target_key: str, state: str) -> Iterator[dict[str, Any]]:
+        """Record views of a target, newest first, without modules and traces."""
+        return self._pages("/v1/records", "records", target_key=target_key, state=state)
+
+    def _pages(self, path: str, noun: str, **params: Any) -> Iterator[dict[str, Any]]:
+        params["page_size"] = _PAGE_SIZE
         while True:
-            page = self.http.get("/v1/jobs", params=params)
-            yield from _list(page, "jobs")
+            page = self.http.get(path, params=params)
+            yield from _list(page, noun)
             if not page.get("next_page_token"):
                 return
             params["page_token"] = page["next_page_token"]

@@ -3,6 +3,7 @@
 TilefarmError
  ├── NotConfiguredError      no service is named, or a setting does not read
  │    └── LockError          a lock file does not read, or cannot be written
+ ├── ExportError             what was to be exported cannot be written
  ├── NotSupportedError       something that this release does not do yet
  ├── ServiceError            something between us and an answer
  │    ├── ConnectError       the service cannot be reached
@@ -34,6 +35,10 @@ class NotConfiguredError(TilefarmError):
 
 class LockError(NotConfiguredError):
     """A lock file does not read, or cannot be written."""
+
+
+class ExportError(TilefarmError):
+    """What was to be exported cannot be written."""
 
 
 class NotSupportedError(TilefarmError, NotImplementedError):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from tilefarm.cli import doctor, jobs, lock, lookup, output, stats, submit
+from tilefarm.cli import coverage, doctor, export, jobs, lock, lookup, output, stats, submit
 from tilefarm.cli.exits import HELP, Exit
 from tilefarm.cli.sources import SourceError
 from tilefarm.client import Client
@@ -17,6 +17,7 @@ from tilefarm.errors import (
     CannotTravelError,
     ConnectError,
     DeadlineError,
+    ExportError,
     JobFailedError,
     ModuleError,
     NotConfiguredError,
@@ -31,7 +32,7 @@ _EXITS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Exit], ...] =
     ((ProblemError, AuthError), Exit.REFUSED),
     (BadAnswerError, Exit.BAD_ANSWER),
     (JobFailedError, Exit.FAILED),
-    ((NotConfiguredError, SourceError, ModuleError, TargetError, CannotTravelError), Exit.USAGE),
+    ((NotConfiguredError, SourceError, ModuleError, TargetError, CannotTravelError, ExportError), Exit.USAGE),
 )
 
 
@@ -70,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False, parents=[connection])
     shared.add_argument("-o", "--output", choices=["text", "json"], default="text")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for group in (submit, jobs, lookup, stats, doctor):
+    for group in (submit, jobs, lookup, coverage, export, stats, doctor):
         group.add(commands, shared)
     lock.add(commands, connection)
     return parser

@@ -1,0 +1,110 @@
+"""`tilefarm coverage`: how much of a file's functions is tuned for a target, task by task."""
+
+import argparse
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tilefarm import module, tune
+from tilefarm import target as targets
+from tilefarm.cli import output, sources
+from tilefarm.cli.exits import Exit
+from tilefarm.errors import ModuleError
+from tilefarm.progress import duration_text, latency_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One workload; functions that are the same computation share it."""
+
+    functions: list[str]
+    workload: str
+    #: hit, near (there is a record for another target or TVM, which no compile gets), or miss.
+    result: str
+    #: How many functions of the file it stands for.
+    weight: int
+    latency_secs: float | None
+    age_secs: float | None
+    nearest: str | None
+
+
+def add(commands: Any, shared: argparse.ArgumentParser) -> None:
+    command = commands.add_parser(
+        "coverage", parents=[shared], help="how much of a file is tuned for a target, task by task"
+    )
+    command.add_argument(
+        "file", type=Path, metavar="FILE", help="a module's JSON, a job's JSON, or a .py file"
+    )
+    command.add_argument("--target", default="local", help="profile name, tag, or JSON (default: local)")
+    command.add_argument("--function", action="append", default=[], metavar="NAME")
+    command.add_argument(
+        "--min-percent", type=float, default=0.0, help="exit 5 where less of the functions is tuned"
+    )
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    mod = sources.module_of(sources.read(arguments.file, functions=arguments.function))
+    functions: dict[str, list[str]] = {}
+    for name, func in module.prim_funcs(mod):
+        if not module.is_scheduled(func):
+            functions.setdefault(module.workload_of(func).shash, []).append(name)
+    if not functions:
+        raise ModuleError(f"{arguments.file} has no PrimFunc that is not scheduled already")
+    with arguments.connect() as client:
+        target = targets.of_tvm(tune.tvm_target(arguments.target, client))
+        answer = client.lookup(target, tvm_version=module.tvm_version(), workloads=list(functions))
+    rows = [_row(shash, names, answer) for shash, names in functions.items()]
+    total = sum(row.weight for row in rows)
+    percent = 100.0 * sum(row.weight for row in rows if row.result == "hit") / total
+    if arguments.output == "json":
+        output.print_json({"target": target, "percent": percent, "tasks": [asdict(row) for row in rows]})
+    else:
+        _print(rows, percent)
+    return Exit.NO_RECORD if percent < arguments.min_percent else Exit.OK
+
+
+def _row(shash: str, names: list[str], answer: dict[str, Any]) -> Row:
+    found = (answer.get("records") or {}).get(shash)
+    record = found[0] if found else {}
+    nearest = next(
+        (item.get("nearest") for item in answer.get("missing") or [] if item.get("shash") == shash), None
+    )
+    return Row(
+        functions=names,
+        workload=shash,
+        result="hit" if record else "near" if nearest else "miss",
+        weight=len(names),
+        latency_secs=record.get("latency_secs"),
+        age_secs=_age_secs(record.get("created_at")),
+        nearest=nearest,
+    )
+
+
+def _age_secs(created_at: Any) -> float | None:
+    try:
+        created = datetime.fromisoformat(str(created_at))
+    except ValueError:
+        return None
+    aware = created if created.tzinfo is not None else created.replace(tzinfo=UTC)
+    return max((datetime.now(UTC) - aware).total_seconds(), 0.0)
+
+
+def _print(rows: list[Row], percent: float) -> None:
+    output.print_table(
+        ("functions", "workload", "result", "weight", "latency", "age", "nearest"),
+        [
+            (
+                ", ".join(row.functions),
+                row.workload,
+                row.result,
+                row.weight,
+                None if row.latency_secs is None else latency_text(row.latency_secs),
+                None if row.age_secs is None else duration_text(row.age_secs),
+                row.nearest,
+            )
+            for row in rows
+        ],
+    )
+    print(f"{percent:.0f} % of the functions are tuned")

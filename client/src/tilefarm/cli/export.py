@@ -1,0 +1,79 @@
+"""`tilefarm export`: a target's records as the two files that stock MetaSchedule reads."""
+
+import argparse
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tilefarm import answers, applied, module, tune
+from tilefarm import target as targets
+from tilefarm.cli import output
+from tilefarm.cli.exits import Exit
+from tilefarm.client import Client
+from tilefarm.stockfiles import StockFiles
+
+#: Workloads of one lookup.
+_BATCH = 100
+
+
+def add(commands: Any, shared: argparse.ArgumentParser) -> None:
+    command = commands.add_parser(
+        "export",
+        parents=[shared],
+        help="write a target's records as stock MetaSchedule's JSON database",
+        description="DIR gets database_workload.json and database_tuning_record.json, which stock's "
+        "JSONDatabase loads, and database_provenance.json, which says line by line where a record came from.",
+    )
+    command.add_argument("directory", type=Path, metavar="DIR")
+    command.add_argument("--target", default="local", help="profile name, tag, or JSON (default: local)")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    version = module.tvm_version()
+    skipped = 0
+    with arguments.connect() as client, StockFiles(arguments.directory) as files:
+        tvm_target = tune.tvm_target(arguments.target, client)
+        target = targets.of_tvm(tvm_target)
+        shashes = _workloads(client, targets.key(target), version)
+        while batch := list(itertools.islice(shashes, _BATCH)):
+            body = client.lookup(target, tvm_version=version, workloads=batch)
+            for shash, answer in answers.parse(body, target, version, batch).items():
+                if not isinstance(answer, answers.Record):
+                    continue
+                try:
+                    workload = module.workload_of(module.from_json(answer.module))
+                    found = applied.apply(answer, workload)
+                except Exception as error:  # noqa: BLE001 - TVM raises errors of many kinds for what does not apply
+                    output.say(f"record {answer.record_id} is left out, it does not apply: {error}")
+                    skipped += 1
+                    continue
+                files.add(found, tvm_target, _provenance(client.url, shash, answer, target))
+        count = files.count
+    if arguments.output == "json":
+        output.print_json({"records": count, "skipped": skipped, "directory": str(arguments.directory)})
+    else:
+        print(f"wrote {count} records to {arguments.directory}")
+    return Exit.FAILED if skipped else Exit.OK
+
+
+def _workloads(client: Client, target_key: str, version: str) -> Iterator[str]:
+    """Structural hashes of what has a published record of this TVM, each once."""
+    seen: set[str] = set()
+    for record in client.records(target_key=target_key, state="published"):
+        shash = str(record.get("workload"))
+        if record.get("tvm_version") == version and shash not in seen:
+            seen.add(shash)
+            yield shash
+
+
+def _provenance(url: str, shash: str, record: answers.Record, target: Any) -> dict[str, Any]:
+    return {
+        "service": url,
+        "record_id": record.record_id,
+        "workload": shash,
+        "target": target,
+        "tvm_version": record.tvm_version,
+        "etag": record.etag,
+    }
