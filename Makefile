@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-fast lint format bench clean constraints
+.PHONY: help setup demo up test test-fast test-browser lint format bench clean constraints
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,10 +40,14 @@ format: setup ## Format and fix what ruff can
 	$(BIN)/ruff check --fix .
 
 test: setup ## Every test, on SQLite, PostgreSQL and Valkey started from wheels
-	$(BIN)/pytest
+	$(BIN)/pytest -m 'not browser'
 
 test-fast: setup ## The tests that start no service
-	$(BIN)/pytest -m 'not system'
+	$(BIN)/pytest -m 'not system and not browser'
+
+test-browser: setup ## The dashboard in a real Chromium, on a service that tunes; says so where there is none
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'
+	$(BIN)/pytest -m browser tests/browser
 
 bench: setup ## The service against stock ms.tune_tir; ARGS="stock --workloads GMM-512,SFM --trials 128"
 	$(BIN)/python -m bench $(ARGS)

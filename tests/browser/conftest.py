@@ -1,0 +1,83 @@
+"""A real service and a headless Chromium that looks at it; without Chromium: not run, said plainly."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.server.tokens import dashboard_link
+from tests.system.service import Service, run_service
+
+_FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run"),
+)
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="not run: no Playwright (make test-browser)")
+    path = next(filter(None, map(shutil.which, _NAMES)), None)
+    if path is None:
+        pytest.skip("not run: no Chromium (on Debian: apt-get install chromium)")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def service(chromium, tmp_path_factory) -> Iterator[Service]:
+    del chromium
+    with run_service(tmp_path_factory.mktemp("browser") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def tab(chromium, service) -> Iterator["Tabs"]:
+    tabs = Tabs(chromium, service)
+    yield tabs
+    tabs.close()
+
+
+class Tabs:
+    """Opens pages as the service's user; what a console says against a page fails the test at its end."""
+
+    def __init__(self, chromium, service: Service) -> None:
+        self._chromium, self._service = chromium, service
+        self._contexts: list = []
+        self.complaints: list[str] = []
+
+    def __call__(self, path: str = "/", *, theme: str = "light", width: int = 1440, height: int = 900):
+        context = self._chromium.new_context(
+            viewport={"width": width, "height": height}, color_scheme=theme, base_url=self._service.url
+        )
+        self._contexts.append(context)
+        page = context.new_page()
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.goto(self.link())
+        page.wait_for_url(f"{self._service.url}/")
+        page.goto(path)
+        return page
+
+    def link(self) -> str:
+        url = f"sqlite:///{self._service.data_dir / 'tilefarm.db'}"
+        return dashboard_link(url, token=self._service.token, base_url=self._service.url)
+
+    def _hear(self, message) -> None:
+        if message.type in {"error", "warning"}:
+            self.complaints.append(f"{message.type}: {message.text}")
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()
+        assert self.complaints == []

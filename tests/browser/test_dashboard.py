@@ -1,0 +1,158 @@
+"""The dashboard as a person sees it, on a service that tunes: in order, from the first run to a restart."""
+
+import re
+import time
+
+import pytest
+
+from tests.browser.conftest import Tabs
+from tests.system.modules import body
+from tests.system.service import Service
+
+XSS = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+_LIVE_SECS = 2.0
+
+
+def finished(page) -> int:
+    """Trials done, as the page's header says."""
+    return int(re.sub(r"\D", "", page.locator("#figures .wide b").inner_text().partition("/")[0]))
+
+
+@pytest.fixture(scope="module")
+def job(service: Service) -> str:
+    """A job that tunes for the length of the tests that need one."""
+    return service.submit({**body("mm_relu", max_trials=400, seed=7), "name": XSS})["id"]
+
+
+def test_the_first_run_teaches_and_runs_the_example(tab: Tabs):
+    page = tab("/")
+    assert page.get_by_role("heading", name="The farm is up").is_visible()
+    page.get_by_role("button", name="Run the example").click()
+    page.wait_for_url("**/jobs/job-*")
+    assert page.get_by_role("heading", name="mm_relu").is_visible()
+
+
+def test_a_job_moves_within_two_seconds_without_being_loaded_again(tab: Tabs, service: Service, job: str):
+    page = tab(f"/jobs/{job}")
+    page.evaluate("window.same = true")
+    service.wait_for(job, lambda view: view["trials"]["done"] >= 3)
+    known = service.job(job)["trials"]["done"]
+    started = time.monotonic()
+    while finished(page) < known:
+        assert time.monotonic() - started < _LIVE_SECS
+        page.wait_for_timeout(50)
+    service.wait_for(job, lambda view: view["trials"]["done"] > known)
+    page.wait_for_function(
+        "known => parseInt(document.querySelector('#figures .wide b').innerText) > known",
+        arg=known,
+        timeout=_LIVE_SECS * 1000,
+    )
+    assert page.evaluate("window.same") is True
+    assert re.fullmatch(r"updated \d+ s ago", page.locator("#pulse-text").inner_text())
+
+
+def test_the_plots_of_a_task_are_drawn_and_the_switches_work(tab: Tabs, service: Service, job: str):
+    task = service.job(job)["tasks"][0]["id"]
+    page = tab(f"/tasks/{task}")
+    page.locator("#curve .main-svg").first.wait_for()
+    assert page.locator("#curve .scatterlayer .trace").count() >= 2
+    page.get_by_role("button", name="time").click()
+    page.get_by_role("button", name="linear").click()
+    assert page.locator("#curve .xtitle").inner_text() == "seconds since the first result"
+
+
+@pytest.mark.parametrize(
+    ("theme", "width", "height"),
+    [
+        pytest.param("light", 390, 844, id="phone"),
+        pytest.param("dark", 1440, 900, id="laptop"),
+        pytest.param("light", 2400, 1300, id="wall"),
+    ],
+)
+def test_every_page_opens_without_complaint_and_without_sideways_scrolling(
+    tab: Tabs, service: Service, job: str, theme: str, width: int, height: int
+):
+    task = service.job(job)["tasks"][0]["id"]
+    trial = service.trials(job)[-1]["id"]
+    page = tab("/", theme=theme, width=width, height=height)
+    for path in (
+        "/",
+        f"/jobs/{job}",
+        f"/tasks/{task}",
+        f"/trials/{trial}",
+        "/failures",
+        "/fleet",
+        "/records",
+    ):
+        page.goto(path)
+        page.wait_for_timeout(300)
+        assert page.locator("h1").is_visible()
+        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0, path
+        assert page.evaluate("window.hacked") is None, path
+
+
+def test_a_string_of_a_client_is_shown_and_does_nothing(tab: Tabs, job: str):
+    page = tab(f"/jobs/{job}")
+    assert page.locator("h1").inner_text().startswith(XSS)
+    assert page.evaluate("window.hacked") is None
+
+
+def test_filters_stand_in_the_address_and_survive_a_reload(tab: Tabs):
+    page = tab("/")
+    page.get_by_role("searchbox").fill("mm_relu")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?q=mm_relu*")
+    page.locator("#chips a", has_text="paused").click()
+    page.wait_for_url("**/*state=paused*")
+    page.reload()
+    assert page.get_by_role("searchbox").input_value() == "mm_relu"
+    assert page.locator("#chips a[aria-current]").inner_text().startswith("paused")
+    assert page.get_by_text("No job fits").is_visible()
+
+
+def test_the_theme_that_was_chosen_stays(tab: Tabs):
+    page = tab("/", theme="light")
+    page.get_by_role("button", name="Light or dark").click()
+    page.reload()
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+
+
+def test_controls_pause_and_resume(tab: Tabs, service: Service, job: str):
+    page = tab(f"/jobs/{job}")
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Resume").wait_for()
+    page.locator("#title .state-paused").wait_for()
+    assert service.job(job)["state"] == "paused"
+    page.get_by_role("button", name="Resume").click()
+    page.locator("#title .state-running").wait_for()
+
+
+def test_a_page_says_that_the_service_is_gone_and_recovers_when_it_is_back(
+    tab: Tabs, service: Service, job: str
+):
+    page = tab(f"/jobs/{job}")
+    page.locator("#pulse:not(.lost)").wait_for()
+    page.evaluate("window.same = true")
+    service.kill("api")
+    page.get_by_text("The service does not answer").wait_for()
+    page.locator("#pulse:not(.lost)").wait_for(timeout=60_000)
+    known = service.wait_for(job, lambda view: view["trials"]["done"] > 0)["trials"]["done"]
+    page.wait_for_function(
+        "known => parseInt(document.querySelector('#figures .wide b').innerText) >= known", arg=known
+    )
+    assert page.evaluate("window.same") is True
+    refused = [each for each in tab.complaints if "ERR_" not in each and "status of 50" not in each]
+    assert refused == []
+    tab.complaints.clear()
+
+
+def test_cancel_asks_first_and_acts(tab: Tabs, service: Service, job: str):
+    page = tab(f"/jobs/{job}")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.get_by_role("button", name="Cancel").click()
+    assert service.job(job)["desired_state"] == "running"
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Cancel").click()
+    page.locator("#title .state-cancelled").wait_for()
+    page.get_by_text("ended", exact=True).wait_for()
