@@ -1,6 +1,5 @@
 """Trials that did not measure ok, for those who ask why. Read only; grouping by message is the caller's."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, func, select
@@ -66,13 +65,9 @@ def count_failures(session: Session, *, job_id: str | None) -> dict[Outcome, int
     return {Outcome(str(row[0])): row[1] for row in session.execute(statement)}
 
 
-def last_errors(session: Session, task_ids: Collection[int]) -> dict[int, tuple[int, str]]:
-    """Of each task that has failures: the newest one's trial and message."""
-    newest = (
-        select(func.max(TrialRow.id))
-        .where(TrialRow.task_id.in_(task_ids), TrialRow.outcome.in_(FAILED))
-        .group_by(TrialRow.task_id)
-    )
+def last_errors(session: Session, job_id: str) -> dict[int, tuple[int, str]]:
+    """Of each task of a job that has failures: the newest one's trial and message."""
+    newest = select(func.max(TrialRow.id)).where(*_of(job_id)).group_by(TrialRow.task_id)
     statement = select(
         TrialRow.task_id, TrialRow.id, TrialRow.outcome, func.substr(TrialRow.error, 1, _ERROR_CHARS)
     ).where(TrialRow.id.in_(newest))

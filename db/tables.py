@@ -204,8 +204,10 @@ class TrialRow(Row):
         Index("ix_trials_task", "task_id", "id"),
         Index("ix_trials_open", "state", "deadline_at", postgresql_where=text("state = 'dispatched'")),
         Index("ix_trials_program", "search_id", "program_hash"),
-        # Covers a search's curve: rows are wide, and a curve reads all of them.
+        # Rows are wide; these cover what watchers read of all of them: curves, counts of jobs, failures.
         Index("ix_trials_curve", "search_id", "purpose", "id", "outcome", "latency_secs"),
+        Index("ix_trials_count", "job_id", "purpose", "task_id", "state", "outcome"),
+        Index("ix_trials_outcome", "purpose", "outcome", "id"),
     )
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))

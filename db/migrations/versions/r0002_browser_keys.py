@@ -1,4 +1,4 @@
-"""The dashboard: browser keys, and an index that covers a search's curve.
+"""The dashboard: browser keys, and indexes that cover curves, counts and failures.
 
 Revision ID: 0002
 """
@@ -30,3 +30,5 @@ def upgrade() -> None:
     sa.UniqueConstraint('key_sha256', name=op.f('uq_browser_keys_key_sha256'))
     )
     op.create_index('ix_trials_curve', 'trials', ['search_id', 'purpose', 'id', 'outcome', 'latency_secs'], unique=False)
+    op.create_index('ix_trials_count', 'trials', ['job_id', 'purpose', 'task_id', 'state', 'outcome'], unique=False)
+    op.create_index('ix_trials_outcome', 'trials', ['purpose', 'outcome', 'id'], unique=False)

@@ -93,7 +93,7 @@ def job_page(job_id: JobId, request: Request, who: JobsViewer, engine: EngineDep
             raise NotFoundError("job_not_found", f"There is no job {job_id}.")
         tasks = tasks_of_jobs(session, [job_id])
         found = improvements(session, {task.search_id for task in tasks})
-        errors = last_errors(session, [task.id for task in tasks])
+        errors = last_errors(session, job_id)
     steps = weighted_history(tasks, found)
     return page(
         "job.html",

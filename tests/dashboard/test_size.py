@@ -1,0 +1,45 @@
+"""What pages read of long searches they read from indexes alone: rows hold traces and features."""
+
+from sqlalchemy import event, text
+
+from db.curves import improvements
+from db.failures import count_failures, last_errors
+from db.session import reading
+from db.trials_view import counts_of_jobs
+from tests.api.rows import add_trials
+
+
+def plans(engine, read) -> list[str]:
+    """How SQLite answers the statements of `read`."""
+    asked: list[tuple] = []
+
+    def note(_connection, _cursor, statement, parameters, _context, _many):
+        asked.append((statement, parameters))
+
+    event.listen(engine, "before_cursor_execute", note)
+    with reading(engine) as session:
+        read(session)
+    event.remove(engine, "before_cursor_execute", note)
+    found = []
+    with engine.connect() as connection:
+        for statement, parameters in asked:
+            if statement.lstrip().startswith(("SELECT", "WITH")):
+                rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+                found += [row[3] for row in rows]
+    return [step for step in found if "trials" in step]
+
+
+def test_counts_curves_and_failures_are_read_from_indexes_that_cover_them(farm, engine):
+    job_id = farm.job()
+    add_trials(engine, job_id, outcome="ok", latency_secs=1.0, count=50)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM trials")).scalar_one() == 50
+    counts = plans(engine, lambda session: counts_of_jobs(session, [job_id]))
+    assert counts
+    assert all("COVERING INDEX ix_trials_count" in step for step in counts)
+    failures = plans(engine, lambda session: count_failures(session, job_id=None))
+    assert all("COVERING INDEX ix_trials_outcome" in step for step in failures)
+    newest = plans(engine, lambda session: last_errors(session, job_id))
+    assert any("COVERING INDEX ix_trials_count" in step for step in newest)
+    curve = plans(engine, lambda session: improvements(session, [1]))
+    assert any("COVERING INDEX ix_trials_curve" in step for step in curve)
