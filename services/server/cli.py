@@ -13,6 +13,10 @@ from services import logs
 from services.api.settings import DEFAULT_PORT
 
 _S = TypeVar("_S", bound=BaseSettings)
+_MAX_DAYS = 36_500
+#: Whole trials that a search needs at least: as many may be contenders (services/tuning/settle.py).
+_MIN_KEEP = 64
+_MAX_KEEP = 100_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,6 +68,10 @@ def _add_db(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     verbs = database.add_subparsers(required=True, metavar="VERB")
     upgrade = verbs.add_parser("upgrade", help="bring TILEFARM_DATABASE_URL to this version's schema")
     upgrade.set_defaults(run=_db_upgrade)
+    thin = verbs.add_parser("thin", help="drop traces and error texts of old losing trials; counts stay")
+    thin.add_argument("--days", type=_days, default=30.0, help="of jobs that ended so long ago; default: 30")
+    thin.add_argument("--keep", type=_keep, default=128, help="best trials of a search that stay whole")
+    thin.set_defaults(run=_db_thin)
 
 
 def _add_token(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -162,6 +170,26 @@ def _db_upgrade(_arguments: argparse.Namespace) -> int:
         return 0
 
     return _on_database(run)
+
+
+def _db_thin(arguments: argparse.Namespace) -> int:
+    from services.server import retention
+
+    return _on_database(lambda url: retention.thin_all(url, days=arguments.days, keep=arguments.keep))
+
+
+def _days(text: str) -> float:
+    days = float(text)
+    if not 0 <= days <= _MAX_DAYS:
+        raise argparse.ArgumentTypeError(f"0 to {_MAX_DAYS} days")
+    return days
+
+
+def _keep(text: str) -> int:
+    keep = int(text)
+    if not _MIN_KEEP <= keep <= _MAX_KEEP:
+        raise argparse.ArgumentTypeError(f"{_MIN_KEEP} to {_MAX_KEEP}: a search goes on from them")
+    return keep
 
 
 def _token_create(arguments: argparse.Namespace) -> int:
