@@ -1,4 +1,4 @@
-// The plots of a task, by plotly.js, from the columns that the service has thinned.
+// The plots of a task, by plotly.js, from the columns that the service has down-sampled.
 "use strict";
 (() => {
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -17,7 +17,7 @@ from services.api.ids import RowId
 from services.api.routes.tasks import show_task_record
 from services.api.views import task_views
 from services.dashboard.page import PageRoute, page
-from services.dashboard.thinning import improving, thin
+from services.dashboard.downsampling import downsample, improving
 from services.dashboard.viewer import JobsViewer
 
 pages = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -51,7 +51,7 @@ def task_page(task_id: RowId, request: Request, who: JobsViewer, engine: EngineD
 
 @data.get("/tasks/{task_id}/curve")
 def curve(task_id: RowId, who: JobsViewer, engine: EngineDep) -> dict[str, Any]:
-    """The task's trials as columns, thinned; those of the same search, whichever job paid for them."""
+    """The task's trials as columns, down-sampled; those of the same search, whichever job paid for them."""
     del who
     with reading(engine) as session:
         task = read_task(session, task_id)
@@ -72,7 +72,7 @@ def scripts(task_id: RowId, who: JobsViewer, engine: EngineDep, intake: IntakeDe
 
 
 def _columns(task: Task, found: list[Point]) -> dict[str, Any]:
-    kept = thin(found)
+    kept = downsample(found)
     begin = min((point.done_at for point in found), default=None)
     best = {point.trial_id for point in improving(found)}
     return {

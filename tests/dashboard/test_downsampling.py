@@ -1,4 +1,4 @@
-"""Thinning: few points, every improvement, the envelope, and where failures lie. Ranks of predictions."""
+"""Down-sampling: few points, every improvement, the envelope, and where failures lie. Ranks of predictions."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ import pytest
 
 from db.curves import Point
 from db.states import Outcome
-from services.dashboard.thinning import improving, thin
+from services.dashboard.downsampling import downsample, improving
 from services.dashboard.views.tasks import rank_by_round
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,36 +33,36 @@ def search(count: int) -> list[Point]:
 
 def test_few_points_stay_as_they_are():
     points = search(2000)
-    assert thin(points) == points
+    assert downsample(points) == points
 
 
 @pytest.mark.parametrize("count", [2001, 20_000, 100_000])
 def test_many_points_become_at_most_2000_with_every_improvement(count):
     points = search(count)
-    thinned = thin(points)
-    assert 1000 < len(thinned) <= 2000
-    assert set(improving(points)) <= set(thinned)
-    assert thinned == sorted(thinned, key=lambda each: each.number)
-    assert improving(thinned) == improving(points)
+    kept_points = downsample(points)
+    assert 1000 < len(kept_points) <= 2000
+    assert set(improving(points)) <= set(kept_points)
+    assert kept_points == sorted(kept_points, key=lambda each: each.number)
+    assert improving(kept_points) == improving(points)
 
 
 def test_the_envelope_and_failures_of_every_stretch_stay():
     points = search(50_000)
-    thinned = thin(points)
+    kept_points = downsample(points)
     for start in range(0, 50_000, 5000):
         stretch = [p.latency_secs for p in points[start : start + 5000] if p.latency_secs is not None]
-        kept = [p for p in thinned if start < p.number <= start + 5000]
+        kept = [p for p in kept_points if start < p.number <= start + 5000]
         times = [p.latency_secs for p in kept if p.latency_secs is not None]
         assert (min(times), max(times)) == (min(stretch), max(stretch))
         assert any(p.outcome is Outcome.BUILD_ERROR for p in kept)
 
 
-def test_more_improvements_than_points_are_thinned_evenly_to_the_last():
+def test_more_improvements_than_points_are_taken_evenly_to_the_last():
     points = [point(n, 1 / n) for n in range(1, 10_001)]
-    thinned = thin(points, max_points=100)
-    assert len(thinned) <= 100
-    assert thinned[0] == points[0]
-    assert thinned[-1] == points[-1]
+    kept_points = downsample(points, max_points=100)
+    assert len(kept_points) <= 100
+    assert kept_points[0] == points[0]
+    assert kept_points[-1] == points[-1]
 
 
 def test_a_cut_off_or_failed_trial_is_no_improvement():

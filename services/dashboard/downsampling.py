@@ -28,10 +28,10 @@ def improving(points: Iterable[Point]) -> list[Point]:
     return found
 
 
-def thin(points: Sequence[Point], *, max_points: int = MAX_POINTS) -> list[Point]:
+def downsample(points: Sequence[Point], *, max_points: int = MAX_POINTS) -> list[Point]:
     """At most `max_points` of the points, in their order.
 
-    Where the improvements alone are more, they are thinned evenly; the first and the last stay.
+    Where the improvements alone are more, they are taken evenly; the first and the last stay.
     """
     if len(points) <= max_points:
         return list(points)
