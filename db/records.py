@@ -1,12 +1,14 @@
-"""Records as consumers ask for them. Publishing stands in db/publishing.py."""
+"""Records as consumers ask for them, and those that others bring. Publishing stands in db/publishing.py."""
 
+import hashlib
+import statistics
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, func, insert, select
 from sqlalchemy.orm import Session
 
 from db.states import RecordState
@@ -46,6 +48,49 @@ class Near:
     target: dict[str, Any]
     target_key: str
     tvm_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewImport:
+    """A record that somebody else measured."""
+
+    workload_id: int
+    target_id: int
+    tvm_version: str
+    #: Trace JSON text in canonical form.
+    trace: str
+    run_secs: Sequence[float]
+    #: Who brought it, and from where.
+    origin: Mapping[str, Any]
+
+    @property
+    def trace_hash(self) -> str:
+        return hashlib.sha256(self.trace.encode()).hexdigest()
+
+
+def quarantine(session: Session, new: NewImport) -> int | None:
+    """The id of the imported record, which no lookup returns; None where its trace is known already."""
+    known = select(RecordRow.id).where(
+        RecordRow.workload_id == new.workload_id,
+        RecordRow.target_id == new.target_id,
+        RecordRow.tvm_version == new.tvm_version,
+        RecordRow.trace_hash == new.trace_hash,
+    )
+    if session.scalars(known.limit(1)).first() is not None:
+        return None
+    values = {
+        "workload_id": new.workload_id,
+        "target_id": new.target_id,
+        "tvm_version": new.tvm_version,
+        "state": RecordState.QUARANTINED,
+        "trace_z": zlib.compress(new.trace.encode(), 6),
+        "trace_hash": new.trace_hash,
+        "run_secs": list(new.run_secs),
+        "latency_secs": statistics.median(new.run_secs),
+        "policy": dict(new.origin),
+        "device_class": "imported",
+    }
+    return session.scalars(insert(RecordRow).values(**values).returning(RecordRow.id)).one()
 
 
 def current_records(

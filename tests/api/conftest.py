@@ -68,6 +68,7 @@ def tokens(engine: Engine) -> dict[str, str]:
         "alice": ["jobs:read", "jobs:write", "records:read"],
         "bob": ["jobs:read", "jobs:write"],
         "consumer": ["records:read"],
+        "importer": ["records:import"],
         "worker": ["worker"],
         "root": ["admin"],
         "nobody": [],

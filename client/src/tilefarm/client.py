@@ -143,6 +143,28 @@ class Client:
         body = {"target": target, "tvm_version": tvm_version, "workloads": list(workloads)}
         return self.http.ask("/v1/lookup", body)
 
+    def import_records(
+        self,
+        module: str,
+        target: Mapping[str, Any],
+        *,
+        tvm_version: str,
+        records: Sequence[Mapping[str, Any]],
+        source: str,
+    ) -> dict[str, Any]:
+        """{"quarantined": [ids], "known": n, "refused": [..]}; each record has "trace" and "run_secs".
+
+        Sending the same again is safe: what is known is not stored twice.
+        """
+        body = {
+            "target": dict(target),
+            "tvm_version": tvm_version,
+            "module": module,
+            "records": list(records),
+            "source": source,
+        }
+        return self.http.ask("/v1/records:import", body)
+
     def lookup_if_changed(
         self, target: Mapping[str, Any], *, tvm_version: str, workloads: Sequence[str], etag: str
     ) -> dict[str, Any] | None:

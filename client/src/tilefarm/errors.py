@@ -4,6 +4,7 @@ TilefarmError
  ├── NotConfiguredError      no service is named, or a setting does not read
  │    └── LockError          a lock file does not read, or cannot be written
  ├── ExportError             what was to be exported cannot be written
+ ├── ImportFilesError        what was to be imported is not there
  ├── NotSupportedError       something that this release does not do yet
  ├── ServiceError            something between us and an answer
  │    ├── ConnectError       the service cannot be reached
@@ -39,6 +40,10 @@ class LockError(NotConfiguredError):
 
 class ExportError(TilefarmError):
     """What was to be exported cannot be written."""
+
+
+class ImportFilesError(TilefarmError):
+    """What was to be imported is not there."""
 
 
 class NotSupportedError(TilefarmError, NotImplementedError):

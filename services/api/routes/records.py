@@ -1,4 +1,4 @@
-"""/v1/records: what was published, for people and exports."""
+"""/v1/records: what was published, for people and exports; and what others bring, in quarantine."""
 
 import json
 from typing import Annotated
@@ -8,13 +8,14 @@ from fastapi import APIRouter, Query
 from db.records import list_records, read_record
 from db.session import reading
 from db.states import RecordState
-from services.api.auth import RecordsReader
-from services.api.deps import EngineDep
+from services.api.auth import RecordsImporter, RecordsReader
+from services.api.deps import EngineDep, IntakeDep
 from services.api.errors import NotFoundError
 from services.api.ids import RowId
+from services.api.importing import import_records
 from services.api.paging import PageSize, PageToken, id_place, id_token
 from services.api.record_views import record_view
-from services.api.schemas_records import RecordDetail, RecordPage
+from services.api.schemas_records import ImportAnswer, ImportRecords, RecordDetail, RecordPage
 
 router = APIRouter(prefix="/v1/records", tags=["records"])
 
@@ -56,3 +57,11 @@ def show_record(record_id: RowId, token: RecordsReader, engine: EngineDep) -> Re
     if record is None:
         raise NotFoundError("record_not_found", f"there is no record {record_id}")
     return RecordDetail(**dict(record_view(record)), trace=json.loads(record.trace), module=record.module)
+
+
+@router.post(":import")
+def import_for_quarantine(
+    body: ImportRecords, token: RecordsImporter, engine: EngineDep, intake: IntakeDep
+) -> ImportAnswer:
+    """Records that others measured, of one workload. They are `quarantined`: no lookup returns them."""
+    return import_records(body, token.name, engine=engine, intake=intake)

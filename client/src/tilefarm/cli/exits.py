@@ -5,7 +5,7 @@ from enum import IntEnum
 
 class Exit(IntEnum):
     OK = 0
-    #: The job failed or was cancelled; a check of `doctor` failed; `export` left records out.
+    #: The job failed or was cancelled; a check of `doctor` failed; `export` or `import` left some out.
     FAILED = 1
     #: The command line, a file on it, or the configuration does not read.
     USAGE = 2
@@ -22,7 +22,7 @@ class Exit(IntEnum):
 
 HELP = """exit codes:
   0  ok
-  1  the job failed or was cancelled; a check of doctor failed; export left records out
+  1  the job failed or was cancelled; a check of doctor failed; export or import left records out
   2  the command line, a file, or the configuration does not read
   3  the service cannot be reached, or did not answer in time
   4  the service refused the request or the token

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from tilefarm.cli import coverage, doctor, export, jobs, lock, lookup, output, stats, submit
+from tilefarm.cli import coverage, doctor, export, importing, jobs, lock, lookup, output, stats, submit
 from tilefarm.cli.exits import HELP, Exit
 from tilefarm.cli.sources import SourceError
 from tilefarm.client import Client
@@ -18,6 +18,7 @@ from tilefarm.errors import (
     ConnectError,
     DeadlineError,
     ExportError,
+    ImportFilesError,
     JobFailedError,
     ModuleError,
     NotConfiguredError,
@@ -30,9 +31,10 @@ from tilefarm.version import VERSION
 _EXITS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Exit], ...] = (
     ((ConnectError, DeadlineError), Exit.UNREACHABLE),
     ((ProblemError, AuthError), Exit.REFUSED),
+    ((ExportError, ImportFilesError), Exit.USAGE),
     (BadAnswerError, Exit.BAD_ANSWER),
     (JobFailedError, Exit.FAILED),
-    ((NotConfiguredError, SourceError, ModuleError, TargetError, CannotTravelError, ExportError), Exit.USAGE),
+    ((NotConfiguredError, SourceError, ModuleError, TargetError, CannotTravelError), Exit.USAGE),
 )
 
 
@@ -71,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False, parents=[connection])
     shared.add_argument("-o", "--output", choices=["text", "json"], default="text")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for group in (submit, jobs, lookup, coverage, export, stats, doctor):
+    for group in (submit, jobs, lookup, coverage, export, importing, stats, doctor):
         group.add(commands, shared)
     lock.add(commands, connection)
     return parser

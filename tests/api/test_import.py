@@ -1,0 +1,69 @@
+"""POST /v1/records:import: checked like a submission, quarantined, never returned by a lookup."""
+
+import pytest
+
+from tests.api.conftest import TARGET, problem
+from tests.checks import modules
+
+TVM = "0.27.0.post1"
+
+
+@pytest.fixture
+def bring(api):
+    def call(*, as_="importer", **fields):
+        body = {
+            "target": TARGET,
+            "tvm_version": TVM,
+            "module": modules.graph("matmul_relu"),
+            "records": [{"trace": [[], []], "run_secs": [2e-4, 1e-4, 3e-4]}],
+            "source": "a laptop",
+            **fields,
+        }
+        return api("POST", "/v1/records:import", as_=as_, json=body)
+
+    return call
+
+
+def test_an_imported_record_is_quarantined_and_no_lookup_returns_it(api, bring):
+    first = bring()
+    assert first.status_code == 200, first.text
+    answer = first.json()
+    (record_id,) = answer["quarantined"]
+    shown = api("GET", f"/v1/records/{record_id}").json()
+    assert (shown["state"], shown["latency_secs"], shown["trial_id"]) == ("quarantined", 2e-4, None)
+    assert shown["policy"] == {"imported_by": "importer", "source": "a laptop"}
+    asked = {"target": TARGET, "tvm_version": TVM, "workloads": [answer["workload"]]}
+    found = api("POST", "/v1/lookup", as_="consumer", json=asked).json()
+    assert found["records"] == {}
+    assert found["missing"][0]["nearest"] is None
+    # A submission of the same module meets the same workload, and nothing counts as tuned.
+    task = api.submit().json()["tasks"][0]
+    assert (task["workload"], task["already_tuned"]) == (answer["workload"], False)
+    again = bring().json()
+    assert (again["quarantined"], again["known"]) == ([], 1)
+
+
+def test_a_record_that_does_not_fit_is_named_and_the_others_are_taken(bring):
+    unfit = [[["GetSBlock", [], ["nowhere", "main"], ["b0"]]], []]
+    hostile = [[["Annotate", [], ["pragma_import_llvm"], []]], []]
+    records = [{"trace": trace, "run_secs": [1e-4]} for trace in (unfit, [[], []], hostile)]
+    answer = bring(records=records).json()
+    assert len(answer["quarantined"]) == 1
+    assert [(refused["index"], refused["code"]) for refused in answer["refused"]] == [
+        (0, "bad_trace"),
+        (2, "bad_trace"),
+    ]
+
+
+def test_who_may_not_and_what_does_not_read_is_refused(bring):
+    assert bring(as_="consumer").status_code == 403
+    for fields, code in (
+        ({"tvm_version": "0.1"}, "another_tvm"),
+        ({"target": "nope"}, "unknown_target"),
+        ({"module": {"nodes": []}}, None),
+        ({"records": []}, None),
+        ({"records": [{"trace": [[], []], "run_secs": [0]}]}, None),
+        ({"records": [{"trace": [[], []], "run_secs": []}]}, None),
+    ):
+        told = problem(bring(**fields), 422)
+        assert code is None or told["code"] == code
