@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import promql_parser
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry, Metric
@@ -79,8 +80,11 @@ def test_an_expression_asks_for_what_there_is(told, expression):
         assert {label for label, _, _ in MATCHER.findall(inside)} <= told[name] | GIVEN, name
     for labels, name in BY.findall(expression):
         assert set(labels.replace(" ", "").split(",")) <= told[name] | GIVEN, name
-    assert expression.count("(") == expression.count(")")
-    assert expression.count("{") == expression.count("}")
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_an_expression_is_promql(expression):
+    promql_parser.parse(expression)
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
