@@ -109,3 +109,16 @@ def points(session: Session, search_id: int) -> list[Point]:
         )
         for number, row in enumerate(session.execute(statement), 1)
     ]
+
+
+def trial_numbers(
+    session: Session, search_ids: Collection[int], trial_ids: Collection[int]
+) -> dict[int, int]:
+    """Which search trial of these searches together each of some trials is, from 1."""
+    numbered = (
+        select(TrialRow.id, func.row_number().over(order_by=TrialRow.id).label("number"))
+        .where(TrialRow.search_id.in_(search_ids), TrialRow.purpose == Purpose.SEARCH)
+        .subquery()
+    )
+    statement = select(numbered.c.id, numbered.c.number).where(numbered.c.id.in_(trial_ids))
+    return {row[0]: row[1] for row in session.execute(statement)}

@@ -13,6 +13,8 @@ from db.tasks import Task
 class Step:
     """From this moment on the job had this weighted latency."""
 
+    #: The improvement that made it.
+    trial_id: int
     at: datetime
     latency_secs: float
 
@@ -33,7 +35,7 @@ def weighted_history(tasks: Sequence[Task], improvements: Iterable[Improvement])
         best[improvement.search_id] = improvement.latency_secs
         total = _weighted([(task.weight, best[task.search_id]) for task in tasks])
         if total is not None:
-            steps.append(Step(at=improvement.done_at, latency_secs=total))
+            steps.append(Step(trial_id=improvement.trial_id, at=improvement.done_at, latency_secs=total))
     return steps
 
 

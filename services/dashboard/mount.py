@@ -3,7 +3,7 @@
 from fastapi import FastAPI
 
 from services.dashboard import assets
-from services.dashboard.views import actions, fleet, jobs, records, session, tasks, trials
+from services.dashboard.views import actions, compare, downloads, fleet, jobs, records, session, tasks, trials
 
 ROUTERS = (
     assets.router,
@@ -16,6 +16,8 @@ ROUTERS = (
     trials.pages,
     fleet.pages,
     records.pages,
+    compare.pages,
+    downloads.data,
     actions.router,
 )
 

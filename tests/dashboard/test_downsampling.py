@@ -1,4 +1,4 @@
-"""Down-sampling: few points, every improvement, the envelope, and where failures lie. Ranks of predictions."""
+"""Down-sampling: few points, every improvement, the envelope, where failures lie; ranks of predictions."""
 
 import random
 from datetime import UTC, datetime, timedelta

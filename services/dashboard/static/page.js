@@ -152,11 +152,13 @@ async function refresh() {
 }
 function swap(old, young) {
   localise(young);
-  if (old.innerHTML === young.innerHTML || old.contains(document.activeElement) && document.activeElement.matches("input, select")) return;
+  if (old.innerHTML === young.innerHTML || old.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), select")) return;
   const left = old.scrollLeft;
+  const ticked = [...old.querySelectorAll("input:checked")].map((input) => input.value);
   const held = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   old.replaceChildren(...young.childNodes);
   old.scrollLeft = left;
+  for (const input of old.querySelectorAll('input[type="checkbox"]')) input.checked = ticked.includes(input.value);
   if (held) [...old.querySelectorAll("a")].find((a) => a.getAttribute("href") === held)?.focus();
 }
 function tell() {

@@ -52,7 +52,7 @@ def jobs_page(
     sort: Annotated[str, Query(pattern=r"^-?[a-z]{1,20}$")] = "-created",
     page_number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
 ) -> Response:
-    wanted = _filter(state or [], q, sort)
+    wanted = wanted_jobs(state or [], q, sort)
     with reading(engine) as session:
         states = count_by_state(session)
         if not states:
@@ -117,7 +117,7 @@ async def live(job_id: JobId, who: JobsViewer, engine: EngineDep, events: Events
     return await follow_job(job_id, who.token, engine, events)
 
 
-def _filter(states: list[JobState], text: str, sort: str) -> JobFilter:
+def wanted_jobs(states: list[JobState], text: str, sort: str) -> JobFilter:
     name = sort.removeprefix("-")
     known = name in JobSort.__members__.values()
     return JobFilter(

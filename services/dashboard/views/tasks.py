@@ -16,8 +16,8 @@ from services.api.errors import ForbiddenError, NotFoundError
 from services.api.ids import RowId
 from services.api.routes.tasks import show_task_record
 from services.api.views import task_views
-from services.dashboard.page import PageRoute, page
 from services.dashboard.downsampling import downsample, improving
+from services.dashboard.page import PageRoute, page
 from services.dashboard.viewer import JobsViewer
 
 pages = APIRouter(include_in_schema=False, route_class=PageRoute)
