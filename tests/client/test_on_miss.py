@@ -23,7 +23,6 @@ from tilefarm.stats import Stats
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"mode": "read-write"}, tilefarm.NotSupportedError),
         ({"public_key": "MCowBQYDK2VwAyEA"}, tilefarm.NotSupportedError),
         ({"mode": "write"}, tilefarm.NotConfiguredError),
         ({"on_miss": "shout"}, tilefarm.NotConfiguredError),

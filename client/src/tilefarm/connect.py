@@ -10,6 +10,7 @@ from tilefarm.answers import Answering
 from tilefarm.breaker import CircuitBreaker
 from tilefarm.cache import DiskCache
 from tilefarm.client import Client
+from tilefarm.contributing import Contributor
 from tilefarm.errors import NotConfiguredError, NotSupportedError
 from tilefarm.lookups import Lookups
 from tilefarm.miss import OnMiss
@@ -40,13 +41,14 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
 
     `timeout_secs` bounds one lookup altogether (default: TILEFARM_TIMEOUT_SECS, else 10). `cache_dir` keeps
     answers for all processes of this user (default: TILEFARM_CACHE_DIR). `mode` "offline" makes no request:
-    only what is in the cache, or in the lock file, answers. `on_miss` is "warn", "silent", "submit" (the farm
+    only what is in the cache, or in the lock file, answers; "read-write" sends what is committed (by a tuning
+    run of this process) to the service, into quarantine. `on_miss` is "warn", "silent", "submit" (the farm
     is sent what was missed, and nobody waits), or a function that takes a tilefarm.Miss. `lock` names a lock
     file (default: TILEFARM_LOCK), which then alone answers.
 
     A service that is away is no error here: queries then answer None, and after the first that waited in vain
     the next do not wait, for half a minute. Raises NotConfiguredError where no service is named, LockError
-    where the lock file does not read, NotSupportedError for `mode="read-write"` and `public_key`.
+    where the lock file does not read, NotSupportedError for `public_key`.
     """
     from tilefarm.database import RemoteDatabase
 
@@ -74,15 +76,14 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
         cache=cache,
         counters=summary.counters(service_url, settings.cache_dir, aloud=on_miss in ("warn", "submit")),
         on_miss=on_miss,
+        contributor=Contributor(client) if client is not None and mode == "read-write" else None,
         submitter=Submitter(client) if client is not None and on_miss == "submit" else None,
         cache_dir=settings.cache_dir,
     )
 
 
 def _refuse_what_is_not_there(mode: str, on_miss: OnMiss, public_key: str | bytes | None) -> None:
-    if mode == "read-write":
-        raise NotSupportedError('mode="read-write": this release only reads; records come from the farm')
-    if mode not in ("read", "offline"):
+    if mode not in ("read", "read-write", "offline"):
         raise NotConfiguredError(f"mode is 'read', 'read-write' or 'offline', not {mode!r}")
     if not callable(on_miss) and on_miss not in ("warn", "silent", "submit"):
         raise NotConfiguredError(f"on_miss is 'warn', 'silent', 'submit' or a function, not {on_miss!r}")

@@ -1,8 +1,8 @@
 """RemoteDatabase: the service's records as a MetaSchedule Database, for stock TVM's consumers.
 
 A compile never fails, stalls or gets another target's schedule because of this: on any doubt a query answers
-None and says why. It imports TVM; `tilefarm.connect` imports it only when called. It writes no record: the
-service publishes only what it measured itself.
+None and says why. It imports TVM; `tilefarm.connect` imports it only when called. What is committed here goes
+to quarantine at most: the service publishes only what it measured itself.
 """
 
 import logging
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tvm.ir.utils import derived_object
-from tvm.s_tir.meta_schedule.database import PyDatabase, Workload
+from tvm.s_tir.meta_schedule.database import MemoryDatabase, PyDatabase, Workload
 from tvm.target import Target
 
 from tilefarm import applied, lockfile, module, visible
@@ -21,10 +21,12 @@ from tilefarm import target as targets
 from tilefarm.answers import Answer, Answering, Missing, Record
 from tilefarm.cache import DiskCache
 from tilefarm.client import Client
+from tilefarm.contributing import Contributor
 from tilefarm.errors import ModuleError, OfflineError, ProblemError, ServiceError, TargetError
 from tilefarm.miss import Miss, OnMiss, command_for, tell
 from tilefarm.stats import Counters, Stats
 from tilefarm.submitting import Submitter, Wanted
+from tilefarm.union import OrderedUnionDatabase
 
 _log = logging.getLogger("tilefarm")
 _T = TypeVar("_T")
@@ -42,7 +44,7 @@ class _Asked:
 class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
     """Made by `tilefarm.connect`. Methods beyond MetaSchedule's: target, prefetch, stats, close."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - made by `connect` alone
         self,
         client: Client | None,
         answering: Answering,
@@ -52,6 +54,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         counters: Counters,
         on_miss: OnMiss,
         submitter: Submitter | None,
+        contributor: Contributor | None,
         cache_dir: Path,
     ) -> None:
         """`client` is None where no request may be made."""
@@ -61,6 +64,8 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         self._lock = lock
         self._cache = cache
         self._submitter = submitter
+        self._contributor = contributor
+        self._committed = None if contributor is None else MemoryDatabase()
         self._counters = counters
         self._on_miss = on_miss
         self._cache_dir = cache_dir
@@ -68,36 +73,48 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
 
     def query_tuning_record(self, mod: Any, target: Any, workload_name: str | None = None) -> Any:
         found = self._guarded(lambda: self._find(mod, target, workload_name))
-        return None if found is None else self._guarded(lambda: found.tuning_record(target))
+        if found is None:
+            return self._of_committed("query_tuning_record", mod, target, workload_name)
+        return self._guarded(lambda: found.tuning_record(target))
 
     def query_schedule(self, mod: Any, target: Any, workload_name: str | None = None) -> Any:
         found = self._guarded(lambda: self._find(mod, target, workload_name))
-        return None if found is None else found.schedule
+        if found is None:
+            return self._of_committed("query_schedule", mod, target, workload_name)
+        return found.schedule
 
     def query_ir_module(self, mod: Any, target: Any, workload_name: str | None = None) -> Any:
         found = self._guarded(lambda: self._find(mod, target, workload_name))
-        return None if found is None else found.schedule.mod
+        if found is None:
+            return self._of_committed("query_ir_module", mod, target, workload_name)
+        return found.schedule.mod
 
-    def has_workload(self, mod: Any) -> bool:  # noqa: ARG002 - TVM's signature
-        """False: whether there is a record depends on the target, which this question does not name."""
-        return False
+    def has_workload(self, mod: Any) -> bool:
+        """Of what was committed here: what the service has depends on a target, which this does not name."""
+        return self._committed is not None and bool(self._committed.has_workload(mod))
 
     def commit_workload(self, mod: Any) -> Any:
-        return Workload(mod)
+        return Workload(mod) if self._committed is None else self._committed.commit_workload(mod)
 
-    def commit_tuning_record(self, record: Any) -> None:  # noqa: ARG002 - TVM's signature
-        _log.warning("a record was not committed: the service publishes only what it measured itself")
+    def commit_tuning_record(self, record: Any) -> None:
+        """With mode="read-write": kept in this process, and sent to the service, into quarantine."""
+        contributor = self._contributor
+        if self._committed is None or contributor is None:
+            _log.warning('a record was not committed: connect with mode="read-write" to send it')
+            return
+        self._committed.commit_tuning_record(record)
+        self._guarded(lambda: contributor.contribute(record))
 
-    def get_top_k(self, workload: Any, top_k: int) -> list[Any]:  # noqa: ARG002 - TVM's signature
-        """Empty: a search of this process starts from nothing; the service's own do not."""
-        return []
+    def get_top_k(self, workload: Any, top_k: int) -> list[Any]:
+        """Of what was committed here: a search of this process starts from nothing, the service's do not."""
+        return [] if self._committed is None else list(self._committed.get_top_k(workload, top_k))
 
     def get_all_tuning_records(self) -> list[Any]:
-        return []
+        return [] if self._committed is None else list(self._committed.get_all_tuning_records())
 
     def __len__(self) -> int:
         """At least 1, without asking: TVM's zero_pipeline takes an empty database for none."""
-        return 1
+        return max(1, 0 if self._committed is None else len(self._committed))
 
     def target(self, name: str) -> Any:
         """The farm's exact `tvm.target.Target` of a profile. Raises the errors of tilefarm.errors.
@@ -130,8 +147,17 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
     def close(self) -> None:
         if self._submitter is not None:
             self._submitter.leave()
+        if self._contributor is not None:
+            self._contributor.leave()
         if self._client is not None:
             self._client.close()
+
+    def _of_committed(self, question: str, mod: Any, target: Any, name: str | None) -> Any:
+        """What a tuning run of this process found, for exactly this target."""
+        if self._committed is None or len(self._committed) == 0:
+            return None
+        own = OrderedUnionDatabase(self._committed)
+        return self._guarded(lambda: getattr(own, question)(mod, _tvm_target(target), name))
 
     def _prefetch(self, mod: Any, target: Any) -> int:
         shashes = _shashes(mod)

@@ -4,17 +4,14 @@ One workload is one job, under an idempotency key made of what it is: a hundred 
 one job a day. A failure to submit is a line in the log.
 """
 
-import atexit
 import hashlib
 import logging
-import os
-import queue
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tilefarm.background import Background
 from tilefarm.client import Client, Limits
 from tilefarm.errors import ProblemError, TilefarmError
 from tilefarm.miss import MAX_TRIALS
@@ -44,36 +41,21 @@ class Wanted:
 
 
 class Submitter:
-    """A thread of its own sends; it is started by the first miss."""
-
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._queue: queue.SimpleQueue[Wanted | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
-        atexit.register(self.leave)
+        self._background: Background[Wanted] = Background(self._send, leave_secs=_LEAVE_SECS)
 
     def submit(self, wanted: Wanted) -> None:
         """Returns at once."""
-        if self._pid != os.getpid():  # a forked child has no thread of its parent
-            self._queue, self._thread, self._pid = queue.SimpleQueue(), None, os.getpid()
-        self._queue.put(wanted)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="tilefarm-submit", daemon=True)
-            self._thread.start()
+        self._background.put(wanted)
 
     def leave(self) -> None:
-        """Sends what is left, for a bounded time."""
-        if self._thread is not None and self._pid == os.getpid():
-            self._queue.put(None)
-            self._thread.join(_LEAVE_SECS)
-            self._thread = None
+        self._background.leave()
 
-    def _run(self) -> None:
-        sending = self._queue
-        while (wanted := sending.get()) is not None:
+    def _send(self, missed: list[Wanted]) -> None:
+        for wanted in missed:
             try:
-                job = self._send(wanted)
+                job = self._job(wanted)
             except TilefarmError as error:
                 if isinstance(error, ProblemError) and error.code == "idempotency_key_reused":
                     continue  # another compiler calls the same workload by another name
@@ -81,7 +63,7 @@ class Submitter:
             else:
                 _log.info("%s is tuned by job %s", wanted.function, job)
 
-    def _send(self, wanted: Wanted) -> str:
+    def _job(self, wanted: Wanted) -> str:
         job = self._client.submit(
             wanted.module,
             wanted.target,
