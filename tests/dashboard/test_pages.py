@@ -9,7 +9,7 @@ from db.session import transaction
 from db.states import Outcome
 from db.targets import store_target
 from db.workers import NewWorker, beat, join, read_worker
-from tests.api.rows import add_trials, publish, set_search
+from tests.api.rows import add_trials, publish, set_job, set_search
 from tests.dashboard.conftest import TARGET
 
 XSS = '<script>alert("x")</script>'
@@ -79,6 +79,14 @@ def test_the_curve_of_a_task_comes_as_columns_with_failures_that_have_no_value(b
     assert (curve["record_secs"], curve["total"]) == (9e-4, 3)
 
 
+def test_what_is_to_be_copied_is_python_whatever_the_target_is_called(browse, farm, engine):
+    job_id = farm.job()
+    set_job(engine, job_id, target_name='"); import os #</pre>')
+    browser = browse()
+    page = browser.page(f"/tasks/{task_id(browser, job_id)}")
+    assert r'database.target("\"); import os #\u003c/pre\u003e")' in page
+
+
 def test_the_curve_takes_a_session(browse, farm):
     farm.job()
     assert browse(None).get("/tasks/1/curve").status_code == 401
@@ -124,6 +132,7 @@ def test_the_fleet_tells_what_a_worker_does_and_what_waits(browse, farm, engine,
     page = browse("root").page("/fleet")
     assert f'<a href="/trials/{held}">conv2d</a>' in page
     assert ">alive<" in page
+    assert 'title="kind=llvm mcpu=x86-64-v3 num-cores=2 "' in page
     assert '<td class="num">5</td>' in page
     assert "<script>alert" not in page
     assert "Drain" in page
