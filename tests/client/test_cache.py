@@ -12,12 +12,14 @@ from typing import Any
 import httpx
 import pytest
 import tvm
+from tvm import relax
+from tvm.s_tir.meta_schedule.database import MemoryDatabase
 from tvm.target import Target
 
 import tilefarm
 from tests.client.conftest import TARGET, FakeService, MMRelu, database, record, renamed
 from tests.client.test_database import SHASH, compiled, is_tuned
-from tilefarm import answers, cache, lookups
+from tilefarm import answers, cache, lookups, visible
 from tilefarm.cache import DiskCache
 
 TVM = tvm.__version__
@@ -234,17 +236,34 @@ def test_ten_processes_share_a_directory(tmp_path: Path) -> None:
     assert [found.answer.nearest for found in there] == [f"n{number}" * 500 for number in range(12)]
 
 
-def test_one_request_asks_for_the_whole_module_of_an_apply_pass(service: FakeService) -> None:
-    from tvm import relax
-
+def applied_to_both(db: Any) -> Any:
     both = tvm.IRModule({"mm_relu": MMRelu["mm_relu"], "plain": _plain()})
-    db = database(service, on_miss="silent")
     with Target(TARGET), db:
-        applied = relax.transform.MetaScheduleApplyDatabase()(both)
-    assert is_tuned(applied)
-    (body,) = service.bodies()
-    assert len(body["workloads"]) == 2
+        return relax.transform.MetaScheduleApplyDatabase()(both)
+
+
+def test_one_request_asks_for_the_whole_module_of_an_apply_pass(service: FakeService) -> None:
+    db = database(service, on_miss="silent")
+    assert is_tuned(applied_to_both(db))
+    assert [len(body["workloads"]) for body in service.bodies()] == [2]
     assert (db.stats().hits, db.stats().misses) == (1, 1)
+
+
+def test_a_union_asks_for_the_whole_module_too(service: FakeService) -> None:
+    union = tilefarm.OrderedUnionDatabase(MemoryDatabase(), database(service, on_miss="silent"))
+    assert is_tuned(applied_to_both(union))
+    assert [len(body["workloads"]) for body in service.bodies()] == [2]
+
+
+def test_while_the_service_is_away_no_module_is_hashed_as_a_whole(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[object] = []
+    monkeypatch.setattr(visible, "module_being_compiled", lambda: looked_at.append(1))
+    db = database(refusing, on_miss="silent")
+    for symbol in ("a", "b", "c"):
+        assert compiled(db, renamed(symbol)) is None
+    assert len(looked_at) == 1
 
 
 def _plain() -> Any:

@@ -112,9 +112,11 @@ class Lookups:
         return answers
 
     def would_wait(self, target: Mapping[str, Any], *, tvm_version: str, workload: str) -> bool:
+        if self._service is None or self._breaker.remaining_secs() > 0:
+            return False
         key = question_key(targets.key(target), tvm_version, workload)
         known = self._local(key, tvm_version)
-        return (known is None or isinstance(known, Kept)) and self._service is not None
+        return known is None or isinstance(known, Kept)
 
     def _local(self, question: str, tvm_version: str) -> Answer | Kept | None:
         """An answer that counts; else what was kept and is to be confirmed; else None."""

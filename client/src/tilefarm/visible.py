@@ -8,7 +8,8 @@ import sys
 from types import FrameType
 from typing import Any
 
-_MAX_FRAMES = 12
+#: A union of databases, and wrappers, may stand between.
+_MAX_FRAMES = 40
 _PASS = "MetaScheduleApplyDatabase"  # noqa: S105 - a pass of the compiler
 
 
