@@ -1,4 +1,4 @@
-"""Stock compile_relax while the service fails: the model compiles, in bounded time, and computes what it should."""
+"""Stock compile_relax while the service fails: the model compiles, in bounded time, to the right numbers."""
 
 import json
 import time
