@@ -92,6 +92,27 @@ def test_every_page_opens_without_complaint_and_without_sideways_scrolling(
         assert page.evaluate("window.hacked") is None, path
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_fault_on_any_page(tab: Tabs, service: Service, job: str, theme: str):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    task = service.job(job)["tasks"][0]["id"]
+    trial = service.trials(job)[-1]["id"]
+    page = tab("/", theme=theme)
+    for path in (
+        "/",
+        f"/jobs/{job}",
+        f"/tasks/{task}",
+        f"/trials/{trial}",
+        "/failures",
+        "/fleet",
+        "/records",
+    ):
+        page.goto(path)
+        page.wait_for_timeout(300)
+        faults = axe.run(page).response["violations"]
+        assert [(path, fault["id"], fault["nodes"][0]["html"][:200]) for fault in faults] == []
+
+
 def test_a_string_of_a_client_is_shown_and_does_nothing(tab: Tabs, job: str):
     page = tab(f"/jobs/{job}")
     assert page.locator("h1").inner_text().startswith(XSS)

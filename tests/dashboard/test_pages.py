@@ -1,6 +1,7 @@
 """The pages of tasks, trials, failures, the fleet and records, with rows and without; static files."""
 
 import gzip
+from pathlib import Path
 
 import pytest
 
@@ -172,3 +173,8 @@ def test_static_files_are_named_by_content_compressed_and_kept(browse):
     assert len(gzip.compress(answer.content, 1)) > 1_000_000
     for name in ("..%2fpage.py", "page.py", "nothing.js", "widgetbundle.js"):
         assert browser.get(f"/static/{name}").status_code == 404
+
+
+def test_the_example_of_the_first_run_is_the_one_of_the_readme(browse):
+    served = browse(None).get("/static/example.job.json")
+    assert served.content == (Path(__file__).parents[2] / "examples" / "mm_relu.job.json").read_bytes()
