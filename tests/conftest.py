@@ -18,6 +18,12 @@ from tests.servers import run_postgres, run_valkey
 os.environ["TVM_BIND_THREADS"] = "0"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def client_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What clients keep on disk in a run of the tests stays apart from this user's own."""
+    os.environ["TILEFARM_CACHE_DIR"] = str(tmp_path_factory.mktemp("client-cache"))
+
+
 @pytest.fixture(scope="session")
 def valkey_url() -> Iterator[str]:
     """The broker URL of a real Valkey server."""

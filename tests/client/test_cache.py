@@ -89,6 +89,22 @@ def test_a_miss_is_kept_for_a_short_time(service: FakeService, tmp_path: Path) -
     assert is_tuned(compiled(database(service)).mod)
 
 
+def test_after_tuning_a_refresh_finds_what_was_missed_or_bettered_a_moment_ago(service: FakeService) -> None:
+    known = dict(service.records)
+    service.records.clear()
+    db = database(service, on_miss="silent")
+    assert compiled(db) is None
+    service.records.update(known)
+    assert compiled(db) is None
+    db.refresh()
+    assert is_tuned(compiled(db).mod)
+    service.records[SHASH] = record(etag="e2", run_secs=[5e-6])
+    later = database(service)
+    later.refresh()
+    found = later.query_tuning_record(renamed("main"), Target(TARGET), "main")
+    assert [float(secs) for secs in found.run_secs] == [5e-6]
+
+
 def test_with_the_service_away_what_was_kept_still_counts_for_a_week(
     service: FakeService, tmp_path: Path
 ) -> None:

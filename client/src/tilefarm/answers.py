@@ -71,6 +71,10 @@ class Answering(Protocol):
         """Whether answering takes a request, so that others are worth asking along."""
         ...
 
+    def refresh(self) -> None:
+        """What was answered until now is confirmed before it is answered again."""
+        ...
+
 
 def question_key(target_key: str, tvm_version: str, shash: str) -> str:
     """SHA-256 (hex) of what a record is found by."""

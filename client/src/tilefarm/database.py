@@ -42,7 +42,7 @@ class _Asked:
 
 @derived_object
 class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
-    """Made by `tilefarm.connect`. Methods beyond MetaSchedule's: target, prefetch, stats, close."""
+    """Made by `tilefarm.connect`. Methods beyond MetaSchedule's: target, prefetch, refresh, stats, close."""
 
     def __init__(  # noqa: PLR0913 - made by `connect` alone
         self,
@@ -140,6 +140,11 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
     def prefetch(self, mod: Any, target: Any) -> int:
         """Asks for every PrimFunc of a module at once; how many have a record. Never raises."""
         return self._guarded(lambda: self._prefetch(mod, target)) or 0
+
+    def refresh(self) -> None:
+        """After tuning: what was found or missed until now is confirmed before it counts again."""
+        self._answering.refresh()
+        self._told.clear()
 
     def stats(self) -> Stats:
         return self._counters.snapshot()

@@ -40,6 +40,9 @@ class Lock:
     def would_wait(self, target: Mapping[str, Any], *, tvm_version: str, workload: str) -> bool:  # noqa: ARG002 - as of the service
         return False
 
+    def refresh(self) -> None:
+        """Nothing: what is pinned stays."""
+
     def _refusal(self, target: Mapping[str, Any], tvm_version: str) -> Unanswered | None:
         if dict(target) != dict(self.target):
             return Unanswered(reason="the lock file is for another target")

@@ -88,6 +88,7 @@ class Lookups:
         self._now = now
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, Answer]] = {}
+        self._trusted_from = float("-inf")
 
     def ask(
         self, target: Mapping[str, Any], *, tvm_version: str, workloads: Sequence[str]
@@ -118,6 +119,11 @@ class Lookups:
         known = self._local(key, tvm_version)
         return known is None or isinstance(known, Kept)
 
+    def refresh(self) -> None:
+        with self._lock:
+            self._known.clear()
+            self._trusted_from = time.time()
+
     def _local(self, question: str, tvm_version: str) -> Answer | Kept | None:
         """An answer that counts; else what was kept and is to be confirmed; else None."""
         with self._lock:
@@ -128,7 +134,8 @@ class Lookups:
         if kept is None:
             return None
         fresh_secs = FRESH_SECS if isinstance(kept.answer, Record) else REMEMBER_MISS_SECS
-        if kept.age_secs < fresh_secs or (self._service is None and isinstance(kept.answer, Record)):
+        fresh = kept.age_secs < fresh_secs and time.time() - kept.age_secs >= self._trusted_from
+        if fresh or (self._service is None and isinstance(kept.answer, Record)):
             self._remember(question, kept.answer, fresh_secs - kept.age_secs)
             return kept.answer
         return kept

@@ -90,7 +90,9 @@ def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind 
         priority=priority,
     )
     _follow(job, Path(work_dir) / "logs" / "tilefarm.log", sys.stderr)
-    return connect(url, token, transport=transport)
+    found = connect(url, token, transport=transport)
+    found.refresh()  # a compile before this one may have left a miss in the cache
+    return found
 
 
 def submit(  # noqa: PLR0913 - one keyword per field of a job
