@@ -1,8 +1,8 @@
 """The rows. A row is the truth; a message is a doorbell.
 
 Who writes what: the API writes jobs (insert and intents), tasks, workloads, targets, workers, tokens, browser
-keys and idempotency keys; the tuner service is the only writer of searches, trials and published records, and of the
-states of jobs and tasks. JSON columns are JSONB on PostgreSQL. Big texts are zlib-compressed bytes.
+keys and idempotency keys; the tuner service is the only writer of searches, trials and published records, and
+of the states of jobs and tasks. JSON columns are JSONB on PostgreSQL. Big texts are zlib-compressed bytes.
 """
 
 from datetime import datetime
