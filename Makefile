@@ -1,5 +1,4 @@
 # Everything a person runs. Each target sets up what it needs: Python 3.11, git and make are enough.
-ARGS ?= stock
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -49,8 +48,13 @@ test-browser: setup ## The dashboard in a real Chromium, on a service that tunes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'
 	$(BIN)/pytest -m browser tests/browser
 
-bench: setup ## The service against stock ms.tune_tir; ARGS="stock --workloads GMM-512,SFM --trials 128"
+bench: setup ## Evolution against random search, then the service against stock ms.tune_tir; or ARGS="stock --workloads SFM"
+ifdef ARGS
 	$(BIN)/python -m bench $(ARGS)
+else
+	$(BIN)/python -m bench strategies --trials 96 --seeds 3
+	$(BIN)/python -m bench stock
+endif
 
 constraints: ## Freeze the versions of the current virtual environment into constraints.txt
 	$(BIN)/python -m pip freeze --exclude-editable | sed '/ @ /d' > constraints.txt

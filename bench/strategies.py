@@ -81,5 +81,5 @@ def _run(farm: Farm, workload: Workload, *, strategy: str, seed: int, trials: in
         "stage_secs": job["stage_secs"],
         "published_secs": job["tasks"][0]["best_latency_secs"],
         "curve": farm.best_so_far(job["id"]),
-        "trace": farm.best_trace(job["tasks"][0]["id"]),
+        "trace": farm.own_best_trace(job["id"]),
     }

@@ -16,9 +16,10 @@ class SearchOptions:
 
     #: Candidates per round that the caller means to ask for; it only shapes the default population.
     batch_size: int = 16
-    #: None: eight times the batch, from 64 to 512 (stock's constant 512 costs seconds a batch on one core).
+    #: None: six times the batch, from 64 to 512 (stock's constant 512 costs seconds a batch on one core).
     population_size: int | None = None
-    genetic_num_iters: int = 4
+    #: Stock has 4. Two find kernels as good for half of the search's time (docs/benchmarks.md).
+    genetic_num_iters: int = 2
     genetic_mutate_prob: float = 0.85
     #: Share of the population that starts from the best known traces.
     init_measured_ratio: float = 0.2
@@ -42,7 +43,7 @@ class SearchOptions:
     def population(self) -> int:
         if self.population_size is not None:
             return self.population_size
-        return max(_MIN_POPULATION, min(8 * self.batch_size, _MAX_POPULATION))
+        return max(_MIN_POPULATION, min(6 * self.batch_size, _MAX_POPULATION))
 
     @classmethod
     def from_json(cls, obj: Mapping[str, Any]) -> Self:
