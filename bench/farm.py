@@ -57,7 +57,7 @@ class Farm:
         return curve
 
     def own_best_trace(self, job_id: str) -> Any:
-        """The trace of the job's fastest trial: a record may be another job's, for the workload is the same."""
+        """The trace of the job's fastest trial: a record may be another job's on the same workload."""
         ok = [trial for trial in searched(self.trials(job_id)) if trial["outcome"] == Outcome.OK]
         return self.trial_trace(min(ok, key=lambda trial: float(trial["latency_secs"]))["id"])
 
