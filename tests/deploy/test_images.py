@@ -1,6 +1,7 @@
 """The images' own commands, as plain processes: each role runs with nothing but its image's requirements."""
 
 import contextlib
+import secrets
 import signal
 import socket
 import subprocess
@@ -10,15 +11,19 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from services.server.deathsig import DIE_WITH_PARENT
 from tests.checks import modules
 from tests.deploy.dockerfile import Image, images
-from tests.deploy.role import RoleEnvironment, closure, environment, named, size_bytes
+from tests.deploy.role import ROOT, RoleEnvironment, closure, environment, named, size_bytes
 
 IMAGES = images()
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
 ROLES = ("admin", "api", "tuner", "worker")
 WAIT_SECS = 60.0
+#: The images listen on all addresses; a test does not.
+LOOPBACK = {"TILEFARM_HOST": "127.0.0.1", "TILEFARM_METRICS_HOST": "127.0.0.1"}
 
 
 def free_port() -> int:
@@ -32,11 +37,13 @@ def roles(tmp_path_factory) -> dict[str, RoleEnvironment]:
     return {role: RoleEnvironment(tmp_path_factory.mktemp(role), role) for role in ROLES}
 
 
-def start(role: RoleEnvironment, image: Image, log: Path, **variables: str) -> subprocess.Popen[bytes]:
+def start(
+    role: RoleEnvironment, image: Image, log: Path, variables: dict[str, str]
+) -> subprocess.Popen[bytes]:
     with log.open("ab") as output:
         return subprocess.Popen(
             [*DIE_WITH_PARENT, *role.command(image.command)],
-            env=environment(**image.environment, **variables),
+            env=environment(**(image.environment | variables)),
             stdout=output,
             stderr=output,
         )
@@ -77,9 +84,11 @@ def farm(roles, valkey_url, tmp_path_factory) -> Iterator[dict[str, str]]:
     database = {"TILEFARM_DATABASE_URL_FILE": str(home / "database_url")}
     broker = {"TILEFARM_BROKER_URL_FILE": str(home / "broker_url")}
     run(roles["admin"], IMAGES["admin"].command, **database)
-    token = ["tilefarm-server", "token", "create"]
-    (home / "token").write_text(run(roles["admin"], [*token, "w", "--scope", "worker"], **database))
-    user = run(roles["admin"], [*token, "u", "--scope", "jobs:write", "--scope", "jobs:read"], **database)
+    (home / "worker_token").write_text(secrets.token_hex(32))
+    adopt = [word.replace("/run/secrets", str(home)) for word in COMPOSE["worker-token"]["command"]]
+    run(roles["admin"], ["tilefarm-server", *adopt], **database)
+    create = ["tilefarm-server", "token", "create", "u", "--scope", "jobs:write", "--scope", "jobs:read"]
+    user = run(roles["admin"], create, **database)
 
     ports = {name: str(free_port()) for name in ("api", "tuner", "worker")}
     urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
@@ -88,7 +97,7 @@ def farm(roles, valkey_url, tmp_path_factory) -> Iterator[dict[str, str]]:
         "tuner": {"TILEFARM_TUNER_METRICS_PORT": ports["tuner"], **database, **broker},
         "worker": {
             "TILEFARM_URL": urls["api"],
-            "TILEFARM_TOKEN_FILE": str(home / "token"),
+            "TILEFARM_TOKEN_FILE": str(home / "worker_token"),
             "TILEFARM_WORKER_METRICS_PORT": ports["worker"],
             "TILEFARM_WORK_DIR": str(home / "work"),
             "TILEFARM_LOCK_DIR": str(home / "locks"),
@@ -96,23 +105,24 @@ def farm(roles, valkey_url, tmp_path_factory) -> Iterator[dict[str, str]]:
             "TILEFARM_WORKER_SELFTEST_SECS": "0",
         },
     }
-    processes = {}
-    with contextlib.ExitStack() as ends:
-        for role in ("api", "tuner", "worker"):
-            log = home / f"{role}.log"
-            image = IMAGES[role]
-            variables = {**image.environment, **given[role], "TILEFARM_HOST": "127.0.0.1"}
-            variables["TILEFARM_METRICS_HOST"] = "127.0.0.1"
-            bare = Image(command=image.command, environment={}, ports=(), health=image.health)
-            process = processes[role] = start(roles[role], bare, log, **variables)
-            ends.callback(end, process)
-            wait_for(lambda role=role: httpx.get(f"{urls[role]}/readyz").is_success, process, log)
-        yield {**urls, "token": user.strip(), "home": str(home)}
+    started = {}
+    try:
+        for role, own in given.items():
+            image = Image(command=IMAGES[role].command, environment=IMAGES[role].environment | LOOPBACK)
+            started[role] = start(roles[role], image, home / f"{role}.log", own)
+        for role, process in started.items():
+            ready = f"{urls[role]}/readyz"
+            wait_for(lambda ready=ready: httpx.get(ready).is_success, process, home / f"{role}.log")
+        yield {**urls, "token": user.strip()}
+    finally:
+        codes = end(list(started.values()))
+    assert set(codes) <= {0, -signal.SIGTERM}
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) in (0, -signal.SIGTERM)
+def end(processes: list[subprocess.Popen[bytes]]) -> list[int]:
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    return [process.wait(30) for process in processes]
 
 
 def test_every_role_comes_up_with_its_images_requirements_alone(farm):
@@ -140,6 +150,7 @@ def test_an_image_lacks_what_its_role_must_not_have(roles):
     assert not roles["worker"].imports("sqlalchemy")
     assert not roles["worker"].imports("xgboost")
     assert roles["tuner"].imports("xgboost")
+    assert roles["worker"].imports("services.server.selftest")
 
 
 def test_what_a_role_installs_stays_small():
@@ -178,5 +189,4 @@ def test_images_are_pinned_to_the_tested_versions():
 
 
 def constraints() -> list[str]:
-    path = Path(__file__).parents[2] / "constraints.txt"
-    return path.read_text(encoding="utf-8").splitlines()
+    return (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
