@@ -26,7 +26,7 @@ def weighted_history(tasks: Sequence[Task], improvements: Iterable[Improvement])
     """
     best = {task.search_id: task.untuned_latency_secs for task in tasks}
     steps: list[Step] = []
-    for improvement in improvements:
+    for improvement in sorted(improvements, key=lambda each: (each.done_at, each.trial_id)):
         if improvement.search_id not in best:
             continue
         known = best[improvement.search_id]

@@ -1,6 +1,7 @@
 """Several jobs on one axis: weighted latencies by trial and by time, and what each had at equal budgets."""
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -78,7 +79,7 @@ def _courses(session: Session, jobs: list[Job]) -> list[Course]:
         courses.append(
             Course(
                 job=summary,
-                numbers=[numbers[step.trial_id] for step in steps],
+                numbers=list(accumulate((numbers[step.trial_id] for step in steps), max)),
                 at_secs=[max(0.0, (step.at - begin).total_seconds()) for step in steps],
                 latencies_secs=[step.latency_secs for step in steps],
             )
