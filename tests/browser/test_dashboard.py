@@ -58,7 +58,7 @@ def test_the_plots_of_a_task_are_drawn_and_the_switches_work(tab: Tabs, service:
     assert page.locator("#curve .scatterlayer .trace").count() >= 2
     page.get_by_role("button", name="time").click()
     page.get_by_role("button", name="linear").click()
-    assert page.locator("#curve .xtitle").inner_text() == "seconds since the first result"
+    assert page.locator("#curve .xtitle").text_content() == "seconds since the first result"
 
 
 @pytest.mark.parametrize(

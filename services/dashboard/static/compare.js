@@ -17,13 +17,13 @@
       };
     });
     const axis = (title, more) => ({ title: { text: title, standoff: 8 }, gridcolor: css("--line"), linecolor: css("--line"), zeroline: false, automargin: true, ...more });
-    Plotly.react(box, traces, {
+    Plotly.newPlot(box, traces, {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 62, r: 12, t: 30, b: 44 }, showlegend: true,
       font: { family: "system-ui, sans-serif", size: 12, color: css("--soft") }, datarevision: `${view.x}${view.y}${document.documentElement.dataset.theme}`,
       legend: { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
       hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") }, namelength: 40 },
       xaxis: axis(view.x === "numbers" ? "trial" : "seconds since the job began", { rangemode: "tozero" }),
-      yaxis: axis("weighted latency (µs)", { type: view.y, rangemode: "tozero", ...(view.y === "log" ? { dtick: "D2" } : {}) }),
+      yaxis: axis("weighted latency (µs)", { type: view.y, ...(view.y === "log" ? { dtick: "D2" } : { rangemode: "tozero", tickmode: "auto", nticks: 8 }) }),
       shapes: view.x === "numbers" && lines.length > 1 ? [{ type: "line", x0: budget, x1: budget, y0: 0, y1: 1, yref: "paper", line: { color: css("--faint"), dash: "dot", width: 1 } }] : [],
     }, { displayModeBar: false, responsive: true });
   }

@@ -36,6 +36,8 @@
       ...line(d.untuned_secs, "untuned", css("--soft")),
       ...line(d.record_secs, "record", css("--s2")),
       { type: "scatter", mode: "lines+markers", name: "best so far", x: [...at(best), end], y: [...micros(best), ...micros(best.slice(-1))], text: [...told(best), ""], hoverinfo: "text", line: { shape: "hv", color: css("--accent"), width: 2.5 }, marker: { size: best.map(() => 7).concat(0), color: css("--accent") } },
+      // The strip of failures stays where there is none: the horizontal axis stands on it.
+      { type: "scatter", mode: "markers", yaxis: "y2", x: [0], y: [0], hoverinfo: "skip", showlegend: false, marker: { opacity: 0 } },
       { type: "scatter", mode: "markers", name: "failed", yaxis: "y2", x: at(bad), y: bad.map(() => 1), text: told(bad), customdata: bad.map((i) => d.trials[i]), hoverinfo: "text", marker: { symbol: "x-thin", size: 8, line: { width: 1.5, color: css("--bad") } } },
       { type: "scatter", mode: "markers", name: "cut off", yaxis: "y2", x: at(slow), y: slow.map(() => 0), text: told(slow), customdata: slow.map((i) => d.trials[i]), hoverinfo: "text", marker: { symbol: "line-ns", size: 7, line: { width: 1.5, color: css("--faint") } } },
     ];
@@ -43,9 +45,11 @@
       showlegend: true, legend: { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" }, margin: { l: 62, r: 12, t: 30, b: 44 },
       hovermode: "closest",
       xaxis: axis(view.x === "numbers" ? "trial" : "seconds since the first result", { range: [0, end * 1.02], anchor: "y2" }),
-      yaxis: axis("latency (µs)", { type: view.y, domain: [0.13, 1], rangemode: "tozero", ...(view.y === "log" ? { dtick: "D2" } : {}) }),
+      yaxis: axis("latency (µs)", { type: view.y, domain: [0.13, 1], ...(view.y === "log" ? { dtick: "D2" } : { rangemode: "tozero", tickmode: "auto", nticks: 8 }) }),
       yaxis2: { domain: [0, 0.09], range: [-0.7, 1.7], fixedrange: true, showgrid: false, zeroline: false, tickvals: [0, 1], ticktext: ["cut off", "failed"], tickfont: { size: 10.5 } },
     }), config);
+    if (!box.dataset.clicks) box.on("plotly_click", (event) => { const id = event.points[0].customdata; if (id) location.assign(`/trials/${id}`); });
+    box.dataset.clicks = "1";
   }
   function model() {
     const d = view.data;
@@ -93,9 +97,7 @@
     const answer = await fetch(box.dataset.src).catch(() => null);
     if (!answer?.ok) return;
     view.data = await answer.json();
-    const fresh = !box.data;
     draw();
-    if (fresh && box.on) box.on("plotly_click", (event) => { const id = event.points[0].customdata; if (id) location.assign(`/trials/${id}`); });
   }
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-x], [data-y]");
