@@ -56,7 +56,7 @@ else
 	$(BIN)/python -m bench stock
 endif
 
-constraints: ## Freeze the versions of the current virtual environment into constraints.txt
+constraints: ## Freeze the versions of the current virtual environment (keep the lines with a marker by hand)
 	$(BIN)/python -m pip freeze --exclude-editable | sed '/ @ /d' > constraints.txt
 
 clean: ## Remove the virtual environment and caches
