@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,25 +59,34 @@ def test_results_are_recorded_and_a_broker_that_goes_away_ends_nothing(engine: E
     assert states(engine) == {"done": 1}
 
 
+@pytest.fixture
+def own_valkey_url() -> Iterator[str]:
+    """A broker that holds nothing of another test."""
+    with run_valkey() as url:
+        yield url
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_only_results_are_delivered_again_when_a_replica_was_killed(engine: Engine, valkey_url: str) -> None:
+def test_only_results_are_delivered_again_when_a_replica_was_killed(
+    engine: Engine, own_valkey_url: str
+) -> None:
     """Neither acknowledges: the chunk is the worker's, the result is the next replica's."""
     trial_id = _dispatched_trial(engine)
-    app = make_tuner_app(valkey_url, timeout_secs=0.5, redeliver_secs=1.0)
+    app = make_tuner_app(own_valkey_url, timeout_secs=0.5, redeliver_secs=1.0)
     send_chunk(app, CHUNK, target_key="5" * 64)
-    publish_result(make_app(valkey_url), _ok(trial_id))
+    publish_result(make_app(own_valkey_url), _ok(trial_id))
     queue = Queue(measure_queue("5" * 64), durable=True)
     chunks: list[object] = []
     results: list[object] = []
     with (
-        make_app(valkey_url).connection_for_read() as worker,
+        make_app(own_valkey_url).connection_for_read() as worker,
         app.connection_for_read() as silent,
         Consumer(worker, queues=[queue], on_message=chunks.append, prefetch_count=1),
         Consumer(silent, queues=[results_queue()], on_message=results.append, prefetch_count=8),
     ):
         worker.drain_events(timeout=5)
         silent.drain_events(timeout=5)
-        consumer, changed = _consumer(valkey_url, engine, redeliver_secs=1.0)
+        consumer, changed = _consumer(own_valkey_url, engine, redeliver_secs=1.0)
         assert changed.wait(20)
         _end(consumer)
         assert (len(chunks), len(results)) == (1, 1)
