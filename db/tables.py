@@ -68,7 +68,12 @@ class WorkloadRow(Row):
     """An IRModule with one PrimFunc in canonical form. The hash is an index, structural equality decides."""
 
     __tablename__ = "workloads"
-    __table_args__ = (UniqueConstraint("tvm_version", "shash", "ordinal"),)
+    __table_args__ = (
+        UniqueConstraint("tvm_version", "shash", "ordinal"),
+        # What there is instead of a missed record, whatever its TVM.
+        Index("ix_workloads_shash", "shash"),
+        Index("ix_workloads_anchor", "anchor_hash", "tvm_version"),
+    )
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     tvm_version: Mapped[str] = mapped_column(String(40))
     #: Structural hash, 16 lower-case hex digits.
@@ -82,6 +87,8 @@ class WorkloadRow(Row):
     flops: Mapped[float] = mapped_column(Float)
     #: [{"shape": [..], "dtype": "float32"}, ..] by parameter.
     args: Mapped[list[dict[str, Any]]] = mapped_column(Json)
+    #: Structural hash (16 hex) of the anchor block alone; None where there is none, or nobody computed it.
+    anchor_hash: Mapped[str | None] = mapped_column(String(16))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
 
 
@@ -245,10 +252,44 @@ class TrialRow(Row):
     error: Mapped[str | None] = mapped_column(Text)
     stage_secs: Mapped[dict[str, float] | None] = mapped_column(Json)
     worker_id: Mapped[str | None] = mapped_column(String(40))
+    #: Of the workers whose queue the newest attempt was sent to.
+    role: Mapped[str | None] = mapped_column(String(16))
+    #: What a build worker made of it (workers.messages.Built as JSON); None while it is to be built.
+    built: Mapped[dict[str, Any] | None] = mapped_column(Json)
     device_class: Mapped[str | None] = mapped_column(String(200))
     tvm_version: Mapped[str | None] = mapped_column(String(40))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
     done_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class ArtifactRow(Row):
+    """What one worker built and others load: a kernel, or a reference. It may go at any time, to be made anew."""
+
+    __tablename__ = "artifacts"
+    #: SHA-256 (hex) of the bytes before they were compressed.
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    data_z: Mapped[bytes] = mapped_column(LargeBinary)
+    #: When it was last asked for by name, or stored.
+    used_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now(), index=True)
+
+
+class OwnerRow(Row):
+    """An owner of jobs whose share of the devices is not 1."""
+
+    __tablename__ = "owners"
+    name: Mapped[str] = mapped_column(String(120), primary_key=True)
+    weight: Mapped[float] = mapped_column(Float)
+
+
+class UsageRow(Row):
+    """Device-seconds that an owner's trials took on a target, fading with time (db/shares.py)."""
+
+    __tablename__ = "usage"
+    owner: Mapped[str] = mapped_column(String(120), primary_key=True)
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"), primary_key=True)
+    #: As they stood at `as_of`.
+    device_secs: Mapped[float] = mapped_column(Float)
+    as_of: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class RecordRow(Row):
@@ -271,6 +312,23 @@ class RecordRow(Row):
     confirm_trial_id: Mapped[int | None] = mapped_column(BigInteger, unique=True)
     policy: Mapped[dict[str, Any]] = mapped_column(Json)
     device_class: Mapped[str] = mapped_column(String(200))
+    #: Ed25519, base64, over what services/signing.py names; None where the service had no key.
+    signature: Mapped[str | None] = mapped_column(String(96))
+    #: The key that signed it.
+    signing_key_id: Mapped[str | None] = mapped_column(String(16))
+    #: Of an imported record: the search that measures it again; None while nobody asked for that.
+    verify_search_id: Mapped[int | None] = mapped_column(BigInteger)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+
+
+class SigningKeyRow(Row):
+    """The public half of a key that records were signed with; the private half is in no database."""
+
+    __tablename__ = "signing_keys"
+    #: First 16 hex digits of the SHA-256 of the raw public key.
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    #: `ed25519:` and the raw public key in base64.
+    public_key: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
 
 
@@ -286,6 +344,8 @@ class WorkerRow(Row):
     device_class: Mapped[str] = mapped_column(String(200))
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     role: Mapped[str] = mapped_column(String(16), default="both")
+    #: The token that it joined with: no other may speak for it. None: joined before there was this column.
+    token_id: Mapped[int | None] = mapped_column(BigInteger)
     state: Mapped[str] = mapped_column(String(16), default="running")
     desired_state: Mapped[str] = mapped_column(String(16), default="running")
     cores: Mapped[int] = mapped_column(Integer)
