@@ -19,6 +19,7 @@ from pathlib import Path
 from db.states import Outcome, Purpose
 from sandbox.fork_server import ForkServer
 from workers.artifacts import ArtifactStore, artifact_key
+from workers.build_limit import BuildTimes
 from workers.cores import Cores, divide
 from workers.device import Device
 from workers.errors import ReferenceFailed
@@ -56,7 +57,8 @@ class Measurer:
     #: Called from several threads.
     publish: Publish
     #: Built children that may wait for the device.
-    max_waiting: int = 8
+    max_waiting: int = 24
+    build_times: BuildTimes = field(default_factory=BuildTimes)
     _stage_secs: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -217,7 +219,15 @@ class _Run:
             artifacts=self.measurer.artifacts,
             artifact=artifact_key(order, tvm_version=self.measurer.tvm_version),
         )
+            limit_secs=self._build_limit_secs(planned),
 
+        if planned.order.purpose == Purpose.SEARCH and shot.build_secs is not None:
+            self.measurer.build_times.add(self.chunk.search_id, shot.build_secs)
+
+    def _build_limit_secs(self, planned: Planned) -> float:
+        if planned.order.purpose != Purpose.SEARCH:
+            return self.chunk.policy.build_timeout_secs
+        return self.measurer.build_times.limit_secs(self.chunk.search_id, self.chunk.policy)
     def _measure(self, planned: Planned, shot: Shot) -> None:
         device = self.measurer.device
         searching = planned.order.purpose == Purpose.SEARCH

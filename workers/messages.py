@@ -71,6 +71,10 @@ class MeasurePolicy:
     build_timeout_secs: float = 10.0
     run_timeout_secs: float = 10.0
     memory_limit_bytes: int = 2 << 30
+    #: A build ends sooner where it takes this multiple of the search's median build, and no less than
+    #: slow_build_secs: what the compiler chews on so long is slow code.
+    slow_build_ratio: float = 8.0
+    slow_build_secs: float = 1.0
     flush_cache: bool = False
     #: Seed of the input generator, with the workload's hash.
     input_seed: int = 0

@@ -68,6 +68,8 @@ class Shot:
     attempt: Attempt
     policy: MeasurePolicy
     #: Set as soon as the outcome is known; a shot that was dropped never has one.
+    #: Of a whole build, from the order to the child's word; None where there was none.
+    build_secs: float | None = None
     result: ShotResult | None = None
     _child: Child | None = None
     _built_at: float = 0.0
@@ -81,6 +83,7 @@ class Shot:
         artifacts: ArtifactStore,
         artifact: str,
     ) -> None:
+        limit_secs: float,
         """Start the child on `cpus` and wait until it is built, or has failed; raises SandboxError.
 
         `artifact` is the key under which `artifacts` may hold what would be built, or shall hold it.
@@ -94,17 +97,22 @@ class Shot:
         try:
             library = artifacts.get(artifact)
             child.send(order, *([] if library is None else [library]))
-            answer, _ = child.recv(self.policy.build_timeout_secs)
+            self._stage_secs["start"], began = time.monotonic() - began, time.monotonic()
+            answer, _ = child.recv(limit_secs)
         except ChildTimeout:
-            limit = f"the build took more than {self.policy.build_timeout_secs:g} s"
-            self.result = _failed(Outcome.BUILD_TIMEOUT, limit)
+            limit = f"the build took more than {limit_secs:.3g} s"
+            self.result = self._failed(Outcome.BUILD_TIMEOUT, limit, during="build", since=began)
         except (ChildDied, ChannelError) as error:
             self.result = _failed(Outcome.BUILD_ERROR, _death("the build", error))
         else:
             if "outcome" in answer:
-                self.result = read_answer(answer)
-            elif library is None:
-                artifacts.put(artifact, child.directory / LIBRARY_NAME)
+                self.result = self._answered(answer)
+            else:
+                with suppress(KeyError, TypeError, ValueError):
+                    self._stage_secs |= _stages(answer)
+                if library is None:
+                    self.build_secs = time.monotonic() - began
+                    artifacts.put(artifact, child.directory / LIBRARY_NAME)
         self._built_at = time.monotonic()
         if self.result is not None:
             self.close()

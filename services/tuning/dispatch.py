@@ -115,10 +115,14 @@ def room(outstanding: int, *, devices: int, size: int, settings: TunerSettings) 
 
 
 def next_chunk(
-    queued: Sequence[Waiting], *, limit: int, dispatched: Mapping[str, int], fairness: Fairness
+    queued: Sequence[Waiting], *, room: int, size: int, dispatched: Mapping[str, int], fairness: Fairness
 ) -> Plan | None:
-    """The chunk that goes next: urgent jobs first, then the job with least under way."""
-    if not queued or limit < 1:
+    """The chunk that goes next: urgent jobs first, then the job with least under way.
+
+    It goes whole, or not yet: results that come one by one would make room for chunks of one, and a device
+    that is sent such has nothing to build side by side.
+    """
+    if not queued:
         return None
     chosen = min(
         queued,
@@ -130,7 +134,8 @@ def next_chunk(
             kind.search_id,
         ),
     )
-    return Plan(waiting=chosen, limit=min(limit, chosen.count))
+    whole = min(size, chosen.count)
+    return Plan(waiting=chosen, limit=whole) if room >= whole else None
 
 
 def rest(kind: Waiting, taken: int) -> Waiting:

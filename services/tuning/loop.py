@@ -220,7 +220,7 @@ class Tuner:
         while queued and time.monotonic() >= self._broker_back_at:
             room = dispatch.room(under_way, devices=devices, size=size, settings=self._settings)
             chosen = dispatch.next_chunk(
-                queued, limit=min(size, room), dispatched=dispatched, fairness=self._fairness
+                queued, room=room, size=size, dispatched=dispatched, fairness=self._fairness
             )
             if chosen is None:
                 return

@@ -53,11 +53,11 @@ class TunerSettings(FileSettings):
     empty_rounds: int = Field(default=3, gt=0)
 
     #: Trials of a chunk while nothing is known of their time, at least and at most.
-    chunk_size: int = Field(default=8, gt=0)
+    chunk_size: int = Field(default=16, gt=0)
     chunk_size_min: int = Field(default=4, gt=0)
     chunk_size_max: int = Field(default=32, gt=0)
     #: A chunk aims at so much work.
-    chunk_secs: float = Field(default=2.0, gt=0)
+    chunk_secs: float = Field(default=3.0, gt=0)
     #: Chunks outstanding for each live device of a target.
     chunks_per_device: int = Field(default=2, gt=0)
     #: How long a connection to the broker may take, and an answer of it.

@@ -1,0 +1,42 @@
+"""How long a build may take: known from the search's own builds. Pure: no IO, no clock.
+
+A candidate that compiles many times as long as its fellows has unrolled or vectorised itself into a heap of
+instructions; it would be slow, and it keeps a core from the others.
+"""
+
+import statistics
+import threading
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+
+from workers.messages import MeasurePolicy
+
+#: Builds of a search that are remembered, and how many it takes to judge others by them.
+_REMEMBERED, _ENOUGH = 64, 8
+#: Searches that are remembered.
+_SEARCHES = 64
+
+
+@dataclass(slots=True)
+class BuildTimes:
+    """Seconds of the newest whole builds, by search. Thread-safe."""
+
+    _by_search: OrderedDict[int, deque[float]] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, search_id: int, secs: float) -> None:
+        with self._lock:
+            times = self._by_search.setdefault(search_id, deque(maxlen=_REMEMBERED))
+            times.append(secs)
+            self._by_search.move_to_end(search_id)
+            while len(self._by_search) > _SEARCHES:
+                self._by_search.popitem(last=False)
+
+    def limit_secs(self, search_id: int, policy: MeasurePolicy) -> float:
+        """For the next candidate of the search; the policy's time limit while little is known."""
+        with self._lock:
+            times = list(self._by_search.get(search_id, ()))
+        if len(times) < _ENOUGH:
+            return policy.build_timeout_secs
+        slow_secs = policy.slow_build_ratio * statistics.median(times)
+        return min(policy.build_timeout_secs, max(policy.slow_build_secs, slow_secs))
