@@ -33,6 +33,27 @@ def insert_or_update(
     session.execute(statement.on_conflict_do_update(index_elements=list(unique), set_=changed))
 
 
+def insert_or_add(
+    session: Session,
+    row: type[Row],
+    unique: Mapping[str, Any],
+    counts: Mapping[str, int],
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    newest: Mapping[str, Any] | None = None,
+) -> None:
+    """Insert one row, or add the counts to the row with the same `unique` columns.
+
+    A row that is there keeps its `fixed` columns and gets the `newest`.
+    """
+    values = {**unique, **counts, **(fixed or {}), **(newest or {})}
+    added = {name: getattr(row, name) + count for name, count in counts.items()}
+    statement = _insert(session, row).values(**values)
+    session.execute(
+        statement.on_conflict_do_update(index_elements=list(unique), set_={**added, **(newest or {})})
+    )
+
+
 def _insert(session: Session, row: type[Row]) -> Any:
     statements: dict[str, type[Insert]] = {"postgresql": postgresql.Insert, "sqlite": sqlite.Insert}
     return statements[session.get_bind().dialect.name](row)

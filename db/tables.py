@@ -1,8 +1,9 @@
 """The rows. A row is the truth; a message is a doorbell.
 
 Who writes what: the API writes jobs (insert and intents), tasks, workloads, targets, workers, tokens, browser
-keys and idempotency keys; the tuner service is the only writer of searches, trials and published records, and
-of the states of jobs and tasks. JSON columns are JSONB on PostgreSQL. Big texts are zlib-compressed bytes.
+keys, idempotency keys and lookup traffic; the tuner service is the only writer of searches, trials and
+published records, and of the states of jobs and tasks. JSON columns are JSONB on PostgreSQL. Big texts are
+zlib-compressed bytes.
 """
 
 from datetime import datetime
@@ -212,9 +213,13 @@ class TrialRow(Row):
         Index("ix_trials_open", "state", "deadline_at", postgresql_where=text("state = 'dispatched'")),
         Index("ix_trials_program", "search_id", "program_hash"),
         # Rows are wide; these cover what watchers read of all of them: curves, counts of jobs, failures.
-        Index("ix_trials_curve", "search_id", "purpose", "id", "outcome", "latency_secs"),
+        Index(
+            "ix_trials_curve",
+            *("search_id", "purpose", "id", "outcome", "latency_secs", "predicted_score", "round", "done_at"),
+        ),
         Index("ix_trials_count", "job_id", "purpose", "task_id", "state", "outcome"),
         Index("ix_trials_outcome", "purpose", "outcome", "id"),
+        Index("ix_trials_done", "done_at", "worker_id", "outcome"),
     )
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))
@@ -400,3 +405,30 @@ class IdempotencyKeyRow(Row):
     body_sha256: Mapped[str] = mapped_column(String(64))
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+
+
+class LookupTrafficRow(Row):
+    """How lookups of an hour ended, by target; replicas of the API add to the same row."""
+
+    __tablename__ = "lookup_traffic"
+    hour: Mapped[datetime] = mapped_column(UtcDateTime, primary_key=True)
+    target_key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    hits: Mapped[int] = mapped_column(BigInteger, default=0)
+    #: There was a record for another target or TVM version.
+    near: Mapped[int] = mapped_column(BigInteger, default=0)
+    misses: Mapped[int] = mapped_column(BigInteger, default=0)
+
+
+class LookupMissRow(Row):
+    """A workload that was asked for, with or without something near, and had no record."""
+
+    __tablename__ = "lookup_misses"
+    __table_args__ = (Index("ix_lookup_misses_last", "last_at"),)
+    shash: Mapped[str] = mapped_column(String(16), primary_key=True)
+    target_key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    tvm_version: Mapped[str] = mapped_column(String(40), primary_key=True)
+    #: The canonical dict.
+    target: Mapped[dict[str, Any]] = mapped_column(Json)
+    count: Mapped[int] = mapped_column(BigInteger, default=0)
+    first_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+    last_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())

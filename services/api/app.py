@@ -20,8 +20,9 @@ from services.api.access_log import AccessLog
 from services.api.body import BodyLimit
 from services.api.events import EventPoller
 from services.api.intake import PRELOAD, Intake, Spawning
+from services.api.lookup_traffic import LookupTraffic
 from services.api.request_times import RequestTimes, TimeRequests
-from services.api.routes import health, jobs, lookup, records, tasks, workers
+from services.api.routes import health, jobs, lookup, records, signing_keys, tasks, workers
 from services.api.settings import ApiSettings
 from services.dashboard import mount as dashboard
 
@@ -34,6 +35,7 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         await app.state.events.close()
+        app.state.lookup_traffic.close()
         if fork_server is not None:
             fork_server.close()
         app.state.engine.dispose()
@@ -55,7 +57,7 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
     app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(AccessLog)
     app.add_middleware(TimeRequests, times=app.state.request_times)
-    for routes in (jobs, tasks, records, lookup, workers, health):
+    for routes in (jobs, tasks, records, signing_keys, lookup, workers, health):
         app.include_router(routes.router)
     dashboard.install(app)
     return app
@@ -69,6 +71,7 @@ def attach(app: FastAPI, settings: ApiSettings, spawning: Spawning | None) -> No
     app.state.engine = engine
     app.state.intake = Intake(spawning, settings)
     app.state.events = EventPoller(engine, settings)
+    app.state.lookup_traffic = LookupTraffic(engine)
     app.state.registry = metrics.registry(engine, settings, app.state.request_times)
 
 

@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 
 from services.api.events import EventPoller
 from services.api.intake import Intake
+from services.api.lookup_traffic import LookupTraffic
 from services.api.settings import ApiSettings
 
 
@@ -34,7 +35,13 @@ def _events(request: Request) -> EventPoller:
     return events
 
 
+def _traffic(request: Request) -> LookupTraffic:
+    traffic: LookupTraffic = _state(request, "lookup_traffic")
+    return traffic
+
+
 SettingsDep = Annotated[ApiSettings, Depends(_settings)]
 EngineDep = Annotated[Engine, Depends(_engine)]
 IntakeDep = Annotated[Intake, Depends(_intake)]
 EventsDep = Annotated[EventPoller, Depends(_events)]
+TrafficDep = Annotated[LookupTraffic, Depends(_traffic)]

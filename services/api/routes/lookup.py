@@ -13,7 +13,7 @@ from db.records import Near, current_records, near_records
 from db.session import reading
 from db.targets import workers_alive
 from services.api.auth import AnyToken, RecordsReader
-from services.api.deps import EngineDep, IntakeDep, SettingsDep
+from services.api.deps import EngineDep, IntakeDep, SettingsDep, TrafficDep
 from services.api.errors import InvalidError, NotFoundError
 from services.api.ids import ProfileName
 from services.api.intake import Intake
@@ -41,12 +41,14 @@ class _Shared:
         engine: EngineDep,
         intake: IntakeDep,
         settings: SettingsDep,
+        traffic: TrafficDep,
         accept_encoding: Annotated[str, Header(include_in_schema=False)] = "",
     ) -> None:
         del token
         self.engine = engine
         self.intake = intake
         self.settings = settings
+        self.traffic = traffic
         self.accept_encoding = accept_encoding
 
 
@@ -104,6 +106,14 @@ def _answer(body: Lookup, shared: _Shared) -> LookupAnswer:
             found.setdefault(record.shash, []).append(found_record(record, json.loads(record.trace)))
         missing = [shash for shash in shashes if shash not in found]
         near = near_records(session, missing) if missing else []
+    elsewhere = {each.shash for each in near}
+    shared.traffic.note(
+        target_key=target.key,
+        target=target.canonical,
+        tvm_version=body.tvm_version,
+        hits=len(found),
+        missed={shash: shash in elsewhere for shash in missing},
+    )
     return LookupAnswer(
         target=target.canonical,
         target_key=target.key,
