@@ -3,13 +3,14 @@
 import argparse
 import sys
 
-from bench import breakdown, memory, policy, strategies, versus
+from bench import breakdown, device_path, memory, policy, strategies, versus
 
 _COMMANDS = {
     "stock": (versus, "the service against stock ms.tune_tir"),
     "strategies": (strategies, "evolution against random search at equal trials"),
     "policy": (policy, "rank agreement of the measure policy with a long careful reference"),
     "memory": (memory, "the worker's memory over thousands of candidates"),
+    "device": (device_path, "what a candidate costs on its way through a worker, beside LLVM alone"),
     "profile": (breakdown, "where the seconds of a run go"),
 }
 

@@ -1,12 +1,12 @@
 """The entry of the disposable child that builds, checks and times one candidate.
 
-Its life: take the order; replay, build, generate code; say "built"; wait for the token that carries the
-device's cores and the best time so far; fill inputs, run once, compare, time; answer; end. Every way to
-fail that Python can see is answered as an outcome; the others its parent reads from how the child ended.
+Its life: take the order; replay, build, generate code, fill inputs; say "built"; wait for the token that
+carries the device's cores and the best time so far; run once, compare, time; answer; end. Every way to fail
+that Python can see is answered as an outcome; the others its parent reads from how the child ended.
 
-Order in: {"module", "trace", "target", "policy", "linker"}, with the library as a blob where it was built
-before. Out: {"built": true, "stage_secs"}, or at once the final answer {"outcome", "run_secs", "error",
-"stage_secs"}. Token in: {"reference": directory, "cpus", "threads", "best_latency_secs"}. Out: final answer.
+Order in: {"module", "trace", "target", "policy", "linker", "reference": directory}, with the library as a
+blob where it was built before. Out: {"built": true, "stage_secs"}, or at once the final answer {"outcome",
+"run_secs", "error", "stage_secs"}. Token in: {"cpus", "threads", "best_latency_secs"}. Out: final answer.
 """
 
 import time
@@ -19,16 +19,17 @@ from db.states import Outcome
 from sandbox.channel import Channel
 from tuner.target import make_target
 from tuner.tvm_light import load_tvm
+from workers.arguments import Arguments
 from workers.cache_flush import flusher
-from workers.compare import difference
-from workers.inputs import Array
 from workers.messages import MAX_ERROR_CHARS, MeasurePolicy
 from workers.program import ENTRY, Program, compile_module, link, load_library, load_module, replay
-from workers.reference_files import Reference, read_reference
+from workers.reference_files import read_reference
 from workers.timing import cut_off, probe, repeats, take_cores, timed_call
 
 #: A first run that takes more than this share of the time limit stays the only one.
 _ONE_RUN_SHARE = 0.25
+#: Arguments up to this are filled before the device is asked for: several built children wait with theirs.
+_EARLY_BYTES = 64 << 20
 
 
 class _Ended(Exception):  # noqa: N818 - carries an outcome, not an error
@@ -64,10 +65,14 @@ def run(channel: Channel) -> None:
     stages = _Stages()
     try:
         program = _load(blobs[0], order, stages) if blobs else _build(order, stages)
+        with stages.stage("load", Outcome.RUN_ERROR):
+            arguments = Arguments(reference=read_reference(Path(order["reference"])))
+            if arguments.size_bytes <= _EARLY_BYTES:
+                arguments.fill()
         channel.send({"built": True, "stage_secs": stages.secs})
         token, _ = channel.recv()
         policy = MeasurePolicy.from_json(order["policy"])
-        run_secs = _measure(program, token, policy, stages, target=order["target"])
+        run_secs = _measure(program, arguments, token, policy, stages, target=order["target"])
         answer: dict[str, Any] = {"outcome": Outcome.OK, "run_secs": run_secs, "error": None}
     except _Ended as ended:
         answer = {"outcome": ended.outcome, "run_secs": ended.run_secs, "error": ended.error}
@@ -98,6 +103,7 @@ def _load(library: bytes, order: dict[str, Any], stages: _Stages) -> Program:
 
 def _measure(
     program: Program,
+    arguments: Arguments,
     token: dict[str, Any],
     policy: MeasurePolicy,
     stages: _Stages,
@@ -107,13 +113,9 @@ def _measure(
     tvm = load_tvm()
     with stages.stage("load", Outcome.RUN_ERROR):
         take_cores(token["cpus"], token["threads"])
-        reference = read_reference(Path(token["reference"]))
-        inputs = reference.inputs()
-        tensors = [
-            tvm.runtime.empty(array.shape, parameter.dtype)
-            for array, parameter in zip(inputs, reference.parameters, strict=True)
-        ]
-        _fill(tensors, inputs)
+        if not arguments.tensors:
+            arguments.fill()
+    tensors, best_secs = arguments.tensors, token["best_latency_secs"]
 
     def call() -> None:
         program.call(*tensors)
@@ -122,12 +124,14 @@ def _measure(
         timer = program.module.time_evaluator(ENTRY, tvm.cpu(), number=number, repeat=1)
         return float(timer(*tensors).results[0])
 
-    limit = cut_off(policy, token["best_latency_secs"])
+    limit = cut_off(policy, best_secs)
     with stages.stage("check", Outcome.RUN_ERROR):
         probe_secs = timed_call(call, limit)
-        _check(tensors, reference)
+        error = arguments.difference()
+        if error is not None:
+            raise _Ended(Outcome.WRONG_OUTPUT, error)
     with stages.stage("measure", Outcome.RUN_ERROR):
-        _fill(tensors, inputs)
+        arguments.refill()
         if probe_secs > _ONE_RUN_SHARE * policy.run_timeout_secs:
             return [probe_secs]
         probe_secs = probe(call, limit)
@@ -135,26 +139,6 @@ def _measure(
             ratio = probe_secs / limit.limit_secs * policy.cut_off_ratio
             raise _Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
         flush = flusher(tensors, target=make_target(target)) if policy.flush_cache else None
-        best_secs = token["best_latency_secs"]
         return repeats(
             call, evaluate, estimate_secs=probe_secs, policy=policy, best_secs=best_secs, flush=flush
         )
-
-
-def _fill(tensors: list[Any], inputs: list[Array]) -> None:
-    for tensor, array in zip(tensors, inputs, strict=True):
-        tensor.copyfrom(array)
-
-
-def _check(tensors: list[Any], reference: Reference) -> None:
-    for index, expected in reference.outputs().items():
-        parameter = reference.parameters[index]
-        error = difference(
-            parameter.name,
-            tensors[index].numpy(),
-            expected,
-            dtype=parameter.dtype,
-            reduction_length=reference.reduction_length,
-        )
-        if error is not None:
-            raise _Ended(Outcome.WRONG_OUTPUT, error)

@@ -35,6 +35,8 @@ def difference(name: str, got: Array, expected: Array, *, dtype: str, reduction_
             return None
         gap = np.abs(got.astype(np.float64) - expected.astype(np.float64))
         return _describe(name, got, expected, bad=bad, gap=gap, allowed=allowed)
+    if _plainly_near(got, expected, allowed):
+        return None
     wide_got, wide_expected = got.astype(np.float64), expected.astype(np.float64)
     with np.errstate(invalid="ignore"):
         gap = np.abs(wide_got - wide_expected)
@@ -46,6 +48,20 @@ def difference(name: str, got: Array, expected: Array, *, dtype: str, reduction_
     if not bad.any():
         return None
     return _describe(name, wide_got, wide_expected, bad=bad, gap=gap, allowed=allowed)
+
+
+def _plainly_near(got: Array, expected: Array, allowed: float) -> bool:
+    """True where every element is finite and near: what `difference` finds out, in three passes.
+
+    Anything else, a NaN on either side included, makes a comparison false and is looked at in full.
+    """
+    if got.dtype not in (np.float32, np.float64):
+        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        scale = max(float(expected.max(initial=0.0)), -float(expected.min(initial=0.0)))
+        gap = np.subtract(got, expected)
+        largest = max(float(gap.max(initial=0.0)), -float(gap.min(initial=0.0)))
+    return math.isfinite(scale) and largest <= allowed * scale
 
 
 def _describe(name: str, got: Array, expected: Array, *, bad: Array, gap: Array, allowed: float) -> str:

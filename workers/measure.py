@@ -211,6 +211,7 @@ class _Run:
             "target": self.chunk.target,
             "policy": dataclasses.asdict(self.chunk.policy),
             "linker": self.measurer.linker,
+            "reference": str(self.reference),
         }
         shot.build(
             order,
@@ -218,9 +219,8 @@ class _Run:
             threads=self._cores.threads,
             artifacts=self.measurer.artifacts,
             artifact=artifact_key(order, tvm_version=self.measurer.tvm_version),
-        )
             limit_secs=self._build_limit_secs(planned),
-
+        )
         if planned.order.purpose == Purpose.SEARCH and shot.build_secs is not None:
             self.measurer.build_times.add(self.chunk.search_id, shot.build_secs)
 
@@ -228,11 +228,11 @@ class _Run:
         if planned.order.purpose != Purpose.SEARCH:
             return self.chunk.policy.build_timeout_secs
         return self.measurer.build_times.limit_secs(self.chunk.search_id, self.chunk.policy)
+
     def _measure(self, planned: Planned, shot: Shot) -> None:
         device = self.measurer.device
         searching = planned.order.purpose == Purpose.SEARCH
         token = Token(
-            reference=self.reference,
             cpus=self._cores.measure_cpus,
             threads=self._cores.threads,
             best_latency_secs=self.best_secs if searching else None,

@@ -7,6 +7,7 @@ Big texts (modules, traces) travel as base64 of zlib. An unknown version is refu
 import base64
 import binascii
 import dataclasses
+import re
 import zlib
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -14,8 +15,9 @@ from typing import Any, Self, TypeVar
 from db.states import Outcome, Purpose
 
 _M = TypeVar("_M")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
-VERSION = 1
+VERSION = 2
 #: No packed text may grow beyond this when unpacked (a module is 19-37 KB, a trace 2-4 KB).
 MAX_TEXT_BYTES = 16 << 20
 
@@ -69,12 +71,12 @@ class MeasurePolicy:
     #: A cold probe slower than this multiple of the search's best ends the trial (cut_off).
     cut_off_ratio: float = 6.0
     build_timeout_secs: float = 10.0
-    run_timeout_secs: float = 10.0
-    memory_limit_bytes: int = 2 << 30
     #: A build ends sooner where it takes this multiple of the search's median build, and no less than
     #: slow_build_secs: what the compiler chews on so long is slow code.
     slow_build_ratio: float = 8.0
     slow_build_secs: float = 1.0
+    run_timeout_secs: float = 10.0
+    memory_limit_bytes: int = 2 << 30
     flush_cache: bool = False
     #: Seed of the input generator, with the workload's hash.
     input_seed: int = 0
@@ -99,28 +101,57 @@ class MeasurePolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a build worker made of a trial: SHA-256 (hex) of artifacts, which the API keeps for a while."""
+
+    #: The linked kernel.
+    kernel: str
+    #: Of the incumbent, where the order names one.
+    incumbent: str | None = None
+    #: Expected outputs of the workload.
+    reference: str
+
+    @classmethod
+    def from_json(cls, obj: Any) -> Self:
+        if not isinstance(obj, dict):
+            raise MessageError("what was built is no JSON object")
+        built = _from_json(cls, obj)
+        for digest in (built.kernel, built.incumbent, built.reference):
+            if digest is not None and not (isinstance(digest, str) and SHA256.fullmatch(digest)):
+                raise MessageError("an artifact's name is no SHA-256 in hex")
+        return built
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOrder:
     """One trial of a chunk."""
 
     trial_id: int
     attempt: int
+    #: Whose trial it is; it goes into logs.
+    task_id: int = 0
     purpose: Purpose
     #: Packed trace JSON; the empty trace for a baseline.
     trace: str
     #: Packed trace JSON of the incumbent, for a confirmation against a record.
     incumbent_trace: str | None = None
+    #: What it is timed from, by a worker that only measures.
+    built: Built | None = None
 
     @classmethod
     def from_json(cls, obj: dict[str, Any]) -> Self:
-        return _from_json(cls, obj)
+        built = obj.get("built")
+        return _from_json(cls, {**obj, "built": None if built is None else Built.from_json(built)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureChunk:
-    """Trials of one search for one device: the argument of the step `tilefarm.measure`."""
+    """Trials of one search for one worker: the argument of the steps `tilefarm.measure` and `.build`."""
 
     chunk_id: str
     search_id: int
+    #: All its trials are of one job.
+    job_id: str = ""
     #: Canonical target dict.
     target: dict[str, Any]
     #: Packed canonical module JSON, and the SHA-256 (hex) of its text.
@@ -179,7 +210,7 @@ class TrialOutcome:
     incumbent_run_secs: tuple[float, ...] | None = None
     #: At most 4,000 characters.
     error: str | None = None
-    #: Seconds by stage: replay, build, load, check, measure, wait.
+    #: Seconds by stage: start, replay, build, load, check, measure, wait, end.
     stage_secs: dict[str, float] = dataclasses.field(default_factory=dict)
     device_class: str = ""
     tvm_version: str = ""
@@ -194,10 +225,61 @@ class TrialOutcome:
         return _from_json(cls, {k: v for k, v in obj.items() if k != "kind"})
 
 
-def result_from_json(obj: dict[str, Any]) -> TrialStarted | TrialOutcome:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialBuilt:
+    """A build worker built this attempt's trial. Sent on the `results` queue as {"kind": "built", ..}."""
+
+    trial_id: int
+    attempt: int
+    worker_id: str
+    built: Built
+    #: Seconds by stage: start, replay, build, end.
+    stage_secs: dict[str, float] = dataclasses.field(default_factory=dict)
+    version: int = VERSION
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": "built", **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, obj: dict[str, Any]) -> Self:
+        _check_version(obj)
+        fields = {k: v for k, v in obj.items() if k != "kind"}
+        return _from_json(cls, {**fields, "built": Built.from_json(fields.get("built"))})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialUnbuilt:
+    """What was built of this trial is gone. Sent on the `results` queue as {"kind": "unbuilt", ..}."""
+
+    trial_id: int
+    attempt: int
+    worker_id: str
+    #: Which artifact, and what is wrong with it.
+    reason: str = ""
+    version: int = VERSION
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": "unbuilt", **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, obj: dict[str, Any]) -> Self:
+        _check_version(obj)
+        return _from_json(cls, {k: v for k, v in obj.items() if k != "kind"})
+
+
+#: What a worker tells of an attempt.
+Result = TrialStarted | TrialBuilt | TrialUnbuilt | TrialOutcome
+_KINDS: dict[Any, type[Result]] = {
+    "started": TrialStarted,
+    "built": TrialBuilt,
+    "unbuilt": TrialUnbuilt,
+    "outcome": TrialOutcome,
+}
+
+
+def result_from_json(obj: dict[str, Any]) -> Result:
     """A message of the `results` queue."""
-    kinds: dict[Any, type[TrialStarted | TrialOutcome]] = {"started": TrialStarted, "outcome": TrialOutcome}
-    kind = kinds.get(obj.get("kind"))
+    kind = _KINDS.get(obj.get("kind"))
     if kind is None:
         raise MessageError(f"unknown kind of result {obj.get('kind')!r}")
     return kind.from_json(obj)

@@ -6,8 +6,8 @@ It turns every way a child can end into an outcome. What to shoot, and when, is 
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from db.states import Outcome
@@ -53,7 +53,6 @@ class ShotResult:
 class Token:
     """What a built child needs to measure: the right to the device's cores."""
 
-    reference: Path
     cpus: tuple[int, ...]
     threads: int
     best_latency_secs: float | None
@@ -68,11 +67,13 @@ class Shot:
     attempt: Attempt
     policy: MeasurePolicy
     #: Set as soon as the outcome is known; a shot that was dropped never has one.
+    result: ShotResult | None = None
     #: Of a whole build, from the order to the child's word; None where there was none.
     build_secs: float | None = None
-    result: ShotResult | None = None
     _child: Child | None = None
     _built_at: float = 0.0
+    #: Seconds by stage, as far as they are known: also of a child that is ended from outside.
+    _stage_secs: dict[str, float] = field(default_factory=dict)
 
     def build(
         self,
@@ -82,14 +83,15 @@ class Shot:
         threads: int,
         artifacts: ArtifactStore,
         artifact: str,
-    ) -> None:
         limit_secs: float,
+    ) -> None:
         """Start the child on `cpus` and wait until it is built, or has failed; raises SandboxError.
 
         `artifact` is the key under which `artifacts` may hold what would be built, or shall hold it.
         """
         if self.holding.dropped(self.attempt):
             return
+        began = time.monotonic()
         limits = _limits(self.policy, threads=threads, cpus=cpus)
         child = self.server.spawn("workers.candidate:run", limits=limits)
         self._child = child
@@ -103,7 +105,8 @@ class Shot:
             limit = f"the build took more than {limit_secs:.3g} s"
             self.result = self._failed(Outcome.BUILD_TIMEOUT, limit, during="build", since=began)
         except (ChildDied, ChannelError) as error:
-            self.result = _failed(Outcome.BUILD_ERROR, _death("the build", error))
+            reason = _death("the build", error)
+            self.result = self._failed(Outcome.BUILD_ERROR, reason, during="build", since=began)
         else:
             if "outcome" in answer:
                 self.result = self._answered(answer)
@@ -121,11 +124,11 @@ class Shot:
         """Hand over the cores and wait for the answer. Nothing to do where the build has failed."""
         if self._child is None or self.result is not None or self.holding.dropped(self.attempt):
             return
-        waited_secs = time.monotonic() - self._built_at
+        began = time.monotonic()
+        self._stage_secs["wait"] = began - self._built_at
         try:
             self._child.send(
                 {
-                    "reference": str(token.reference),
                     "cpus": list(token.cpus),
                     "threads": token.threads,
                     "best_latency_secs": token.best_latency_secs,
@@ -134,31 +137,43 @@ class Shot:
             answer, _ = self._child.recv(self.policy.run_timeout_secs)
         except ChildTimeout:
             limit = f"the run took more than {self.policy.run_timeout_secs:g} s"
-            self.result = _failed(Outcome.RUN_TIMEOUT, limit)
+            self.result = self._failed(Outcome.RUN_TIMEOUT, limit, during="measure", since=began)
         except ChildDied as error:
-            self.result = self._read_death(error, token)
+            self.result = self._read_death(error, token, since=began)
         except ChannelError as error:
-            self.result = _failed(Outcome.RUN_ERROR, str(error))
+            self.result = self._failed(Outcome.RUN_ERROR, str(error), during="measure", since=began)
         else:
-            result = read_answer(answer)
-            stages = {**result.stage_secs, "wait": waited_secs}
-            self.result = ShotResult(
-                outcome=result.outcome, run_secs=result.run_secs, error=result.error, stage_secs=stages
-            )
+            self.result = self._answered(answer)
 
     def close(self) -> None:
-        if self._child is not None:
-            self._child.close()
-            self.holding.detach(self._child)
-            self._child = None
+        if self._child is None:
+            return
+        began = time.monotonic()
+        self._child.close()
+        self.holding.detach(self._child)
+        self._child = None
+        if self.result is not None:
+            stages = {**self.result.stage_secs, "end": time.monotonic() - began}
+            self.result = replace(self.result, stage_secs=stages)
 
-    def _read_death(self, error: ChildDied, token: Token) -> ShotResult:
+    def _answered(self, answer: Mapping[str, Any]) -> ShotResult:
+        """The child counts its own stages; what it cannot see is added."""
+        result = read_answer(answer)
+        return replace(result, stage_secs={**self._stage_secs, **result.stage_secs})
+
+    def _failed(self, outcome: Outcome, error: str, *, during: str, since: float) -> ShotResult:
+        """Of a child that tells nothing any more: what it took since then went into `during`."""
+        self._stage_secs[during] = time.monotonic() - since
+        return _failed(outcome, error, self._stage_secs)
+
+    def _read_death(self, error: ChildDied, token: Token, *, since: float) -> ShotResult:
         limit = cut_off(self.policy, token.best_latency_secs)
         if limit is not None and error.reason == "SIGALRM":
             best = f"the best so far takes {token.best_latency_secs:.3g} s"
             text = f"stopped after {limit.alarm_secs:.3g} s; {best}"
-            return ShotResult(outcome=Outcome.CUT_OFF, run_secs=(limit.alarm_secs,), error=text)
-        return _failed(Outcome.RUN_ERROR, _death("the run", error))
+            stopped = self._failed(Outcome.CUT_OFF, text, during="measure", since=since)
+            return replace(stopped, run_secs=(limit.alarm_secs,))
+        return self._failed(Outcome.RUN_ERROR, _death("the run", error), during="measure", since=since)
 
 
 def _limits(policy: MeasurePolicy, *, threads: int, cpus: tuple[int, ...]) -> Limits:
@@ -171,8 +186,8 @@ def _limits(policy: MeasurePolicy, *, threads: int, cpus: tuple[int, ...]) -> Li
     )
 
 
-def _failed(outcome: Outcome, error: str) -> ShotResult:
-    return ShotResult(outcome=outcome, error=error[:MAX_ERROR_CHARS])
+def _failed(outcome: Outcome, error: str, stage_secs: Mapping[str, float]) -> ShotResult:
+    return ShotResult(outcome=outcome, error=error[:MAX_ERROR_CHARS], stage_secs=dict(stage_secs))
 
 
 def _death(what: str, error: ChildDied | ChannelError) -> str:
@@ -184,15 +199,21 @@ def _death(what: str, error: ChildDied | ChannelError) -> str:
 def read_answer(answer: Mapping[str, Any]) -> ShotResult:
     """A child's final answer. The child is not trusted: what does not read is a run error."""
     try:
-        secs, stages = answer["run_secs"], answer["stage_secs"]
+        secs = answer["run_secs"]
         return ShotResult(
             outcome=_CHILD_OUTCOMES[answer["outcome"]],
             run_secs=None if secs is None else tuple(_secs(number) for number in secs)[:_MAX_REPEATS],
             error=None if answer["error"] is None else str(answer["error"])[:MAX_ERROR_CHARS],
-            stage_secs={name: _secs(stages[name]) for name in _STAGES if name in stages},
+            stage_secs=_stages(answer),
         )
     except (KeyError, TypeError, ValueError) as error:
-        return _failed(Outcome.RUN_ERROR, f"the child's answer does not read: {error}")
+        return _failed(Outcome.RUN_ERROR, f"the child's answer does not read: {error}", {})
+
+
+def _stages(answer: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds by stage as a child counted them; raises what read_answer catches."""
+    stages = answer["stage_secs"]
+    return {name: _secs(stages[name]) for name in _STAGES if name in stages}
 
 
 def _secs(value: Any) -> float:

@@ -14,7 +14,7 @@ from workers.holding import Attempt
 from workers.messages import MessageError
 from workers.reference_files import read_reference
 
-ORDINARY_STAGES = {"replay", "build", "load", "check", "measure", "wait"}
+ORDINARY_STAGES = {"start", "replay", "build", "load", "check", "measure", "wait", "end"}
 
 
 def test_an_ordinary_candidate_is_timed(bench, authored):
@@ -85,6 +85,7 @@ def test_an_endless_compile_is_a_build_timeout(bench, authored):
     (outcome,) = bench.measure(authored["mm"], authored["mm_unrolled"], build_timeout_secs=1.0)
     assert outcome.outcome == Outcome.BUILD_TIMEOUT
     assert "more than 1 s" in outcome.error
+    assert outcome.stage_secs["build"] >= 1.0
     assert time.monotonic() - began < 6
 
 
@@ -105,6 +106,8 @@ def test_a_slow_candidate_is_cut_off_by_its_alarm(bench, authored):
     assert outcome.outcome == Outcome.CUT_OFF
     assert outcome.run_secs == pytest.approx((20e-3,))
     assert "the best so far" in outcome.error
+    assert {"start", "replay", "build", "wait", "measure"} <= set(outcome.stage_secs)
+    assert outcome.stage_secs["measure"] >= 20e-3
 
 
 def test_a_short_but_slow_candidate_is_cut_off_by_its_probe(bench, authored):
