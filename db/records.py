@@ -37,6 +37,9 @@ class Record:
     policy: dict[str, Any]
     device_class: str
     trial_id: int | None
+    #: Ed25519, base64; None where it is not signed.
+    signature: str | None
+    signing_key_id: str | None
     created_at: datetime
 
 
@@ -181,6 +184,8 @@ def _records(session: Session, statement: Select[RecordRow, WorkloadRow, TargetR
             policy=row.policy,
             device_class=row.device_class,
             trial_id=row.trial_id,
+            signature=row.signature,
+            signing_key_id=row.signing_key_id,
             created_at=row.created_at,
         )
         for row, workload, target in session.execute(statement)

@@ -23,6 +23,7 @@ def record_view(record: Record) -> RecordView:
         policy=record.policy,
         device_class=record.device_class,
         trial_id=record.trial_id,
+        signing_key_id=record.signing_key_id,
         created_at=record.created_at,
     )
 
@@ -37,12 +38,16 @@ def found_record(record: Record, trace: object) -> FoundRecord:
         tvm_version=record.tvm_version,
         device_class=record.device_class,
         created_at=record.created_at,
+        signature=record.signature,
+        signing_key_id=record.signing_key_id,
         etag=record_etag(record),
     )
 
 
 def record_etag(record: Record) -> str:
-    text = f"{record.id} {record.shash} {record.trace_hash} {record.created_at.isoformat()}"
+    text = (
+        f"{record.id} {record.shash} {record.trace_hash} {record.created_at.isoformat()} {record.signature}"
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

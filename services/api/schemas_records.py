@@ -44,6 +44,9 @@ class FoundRecord(_Response):
     tvm_version: str
     device_class: str
     created_at: datetime
+    #: Ed25519 over module, target, trace and TVM version, base64; None where the service has no key.
+    signature: str | None
+    signing_key_id: str | None
     #: Changes whenever anything of the record does; the ETag of a lookup is made of these.
     etag: str
 
@@ -76,6 +79,8 @@ class RecordView(_Response):
     policy: dict[str, Any]
     device_class: str
     trial_id: int | None
+    #: None where it is not signed.
+    signing_key_id: str | None
     created_at: datetime
 
 
@@ -135,6 +140,19 @@ class TaskRecord(_Response):
     #: TVMScript of the scheduled and of the submitted module.
     script: str
     untuned_script: str
+
+
+class SigningKeyView(_Response):
+    id: str
+    #: `ed25519:` and base64; compare it with what the operator told you before you trust it.
+    public_key: str
+    created_at: datetime
+    #: Published records that carry its signature.
+    records: int
+
+
+class SigningKeyList(_Response):
+    keys: list[SigningKeyView]
 
 
 class ProfileView(_Response):

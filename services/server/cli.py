@@ -39,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_selftest(commands)
     _add_db(commands)
     _add_token(commands)
+    _add_key(commands)
     return parser
 
 
@@ -92,6 +93,24 @@ def _add_token(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     revoke = verbs.add_parser("revoke", help="make a token useless")
     revoke.add_argument("name")
     revoke.set_defaults(run=_token_revoke)
+
+
+def _add_key(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    key = commands.add_parser("key", help="the Ed25519 key that signs published records")
+    verbs = key.add_subparsers(required=True, metavar="VERB")
+    for verb, run, text in (
+        ("create", _key_create, "make a key in FILE (mode 0600); prints its public half"),
+        ("show", _key_show, "print the public half of the key in FILE"),
+    ):
+        command = verbs.add_parser(verb, help=text)
+        command.add_argument("file", type=Path, metavar="FILE")
+        command.set_defaults(run=run)
+    listing = verbs.add_parser("list", help="public keys that this farm signed with, and how many records")
+    listing.set_defaults(run=_key_list)
+    sign = verbs.add_parser("sign", help="after a change of key: sign the published records anew")
+    sign.add_argument("file", type=Path, metavar="FILE", help="the new key")
+    sign.add_argument("--unsigned", action="store_true", help="also those that nobody signed")
+    sign.set_defaults(run=_key_sign)
 
 
 def _up(arguments: argparse.Namespace) -> int:
@@ -218,6 +237,30 @@ def _token_revoke(arguments: argparse.Namespace) -> int:
     from services.server import tokens
 
     return _on_database(lambda url: tokens.revoke(url, name=arguments.name))
+
+
+def _key_create(arguments: argparse.Namespace) -> int:
+    from services.server import keys
+
+    return keys.create(arguments.file)
+
+
+def _key_show(arguments: argparse.Namespace) -> int:
+    from services.server import keys
+
+    return keys.show(arguments.file)
+
+
+def _key_list(_arguments: argparse.Namespace) -> int:
+    from services.server import keys
+
+    return _on_database(keys.list_all)
+
+
+def _key_sign(arguments: argparse.Namespace) -> int:
+    from services.server import keys
+
+    return _on_database(lambda url: keys.sign_all(url, arguments.file, unsigned_too=arguments.unsigned))
 
 
 def _on_database(run: Callable[[str], int]) -> int:

@@ -21,7 +21,7 @@ import httpx
 
 from db.migrate import upgrade
 from services import logs
-from services.server import tokens, valkey
+from services.server import keys, tokens, valkey
 from services.server.settings import ServerSettings
 from services.server.supervisor import Part, Supervisor
 
@@ -51,6 +51,10 @@ class Home:
     @property
     def connection_file(self) -> Path:
         return self.path / "connection.json"
+
+    @property
+    def signing_key_file(self) -> Path:
+        return self.path / "signing-key.pem"
 
     @property
     def logs(self) -> Path:
@@ -104,6 +108,7 @@ def run(home: Home, *, host: str, port: int, ready_json: bool) -> int:
         logs.configure(log)
         address = choose_address(host, port)
         upgrade(home.database_url)
+        _ensure_key(home.signing_key_file)
         user_token = tokens.ensure_file(home.database_url, home.token_file, name="local")
         worker_token = tokens.ensure_file(
             home.database_url, home.path / "worker-token", name="local-worker", scopes=["worker"]
@@ -113,6 +118,13 @@ def run(home: Home, *, host: str, port: int, ready_json: bool) -> int:
             home, address, sockets / "valkey.sock", user_token=user_token, worker_token=worker_token
         )
         return asyncio.run(_supervise(parts, home, address, ready_json=ready_json))
+
+
+def _ensure_key(path: Path) -> None:
+    try:
+        keys.ensure_file(path)
+    except keys.SigningKeyError as error:
+        raise EmbeddedError(f"{path} holds no signing key ({error}); move it away for a new one") from error
 
 
 def _parts(home: Home, address: Address, broker: Path, *, user_token: str, worker_token: str) -> list[Part]:
@@ -144,7 +156,12 @@ def _parts(home: Home, address: Address, broker: Path, *, user_token: str, worke
             log=home.logs / "api.log",
             ready=lambda: _answers(f"{address.url}/readyz"),
         ),
-        Part(name="tuner", command=[*server, "tuner"], env=shared, log=home.logs / "tuner.log"),
+        Part(
+            name="tuner",
+            command=[*server, "tuner"],
+            env=shared | {"TILEFARM_SIGNING_KEY_FILE": str(home.signing_key_file)},
+            log=home.logs / "tuner.log",
+        ),
         Part(
             name="worker",
             command=[*server, "worker"],

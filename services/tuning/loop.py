@@ -19,6 +19,7 @@ from db.progress import OpenTask
 from db.searches import Search
 from db.session import reading, transaction
 from db.states import Purpose, SearchState, TrialState
+from services.signing import Signer
 from services.tuning import dispatch, intents, plan, reconcile, rounds, settle
 from services.tuning.allocation import Allocation
 from services.tuning.dispatch import Fairness, Waiting
@@ -52,6 +53,7 @@ class Tuner:
         send: Callable[[MeasureChunk, str], None],
         revisions: Revisions,
         settings: TunerSettings,
+        signer: Signer | None = None,
     ) -> None:
         self._engine = engine
         self._leases = leases
@@ -59,6 +61,7 @@ class Tuner:
         self._send = send
         self._revisions = revisions
         self._settings = settings
+        self._signer = signer
         self._fairness = Fairness()
         #: In time.monotonic(): when something may be tried again.
         self._not_before: dict[int, float] = {}
@@ -194,7 +197,7 @@ class Tuner:
         )
         decision = settle.look_first(self._engine, settling, self._settings)
         if decision.publish or decision.confirm or (decision.settled and ending):
-            settle.settle(self._engine, settling, self._settings)
+            settle.settle(self._engine, settling, self._settings, signer=self._signer)
             self._revisions.changed({task.job_id for task in tasks})
         else:
             self._settled[search.id] = state

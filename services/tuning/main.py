@@ -12,6 +12,7 @@ from collections.abc import Collection
 
 import structlog
 from celery import Celery
+from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from db.session import connect
@@ -19,6 +20,8 @@ from sandbox.child import Child
 from sandbox.errors import SandboxError
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
+from services.signing import Signer
+from services.tuning import signatures
 from services.tuning.broker import ResultsConsumer, make_tuner_app, send_chunk
 from services.tuning.leases import Leases
 from services.tuning.loop import Tuner
@@ -77,6 +80,7 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
             send=lambda chunk, target_key: _send(app, chunk, target_key),
             revisions=revisions,
             settings=settings,
+            signer=_signer(engine, settings, stopping=stopping),
         )
         consumer.start()
         _log.info("tuner_started", owner=owner)
@@ -88,6 +92,18 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
             consumer.join(timeout=10.0)
     engine.dispose()
     _log.info("tuner_ended", owner=owner)
+
+
+def _signer(engine: Engine, settings: TunerSettings, *, stopping: threading.Event) -> Signer | None:
+    """The key of the settings; a database that is away is waited for."""
+    pem = None if settings.signing_key is None else settings.signing_key.get_secret_value()
+    while True:
+        try:
+            return signatures.open_key(engine, pem)
+        except OperationalError as error:
+            _log.warning("database_away", reason=str(error.orig), retry_secs=settings.outage_secs)
+            if stopping.wait(settings.outage_secs):
+                return None
 
 
 def _probes(metrics: TunerMetrics, consumer: ResultsConsumer, settings: TunerSettings) -> Probes:

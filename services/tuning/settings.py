@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.signing import Signer
 from workers.secret_files import FileSettings
 
 
@@ -16,6 +17,9 @@ class TunerSettings(FileSettings):
     #: Files that hold them.
     database_url_file: Path | None = None
     broker_url_file: Path | None = None
+    #: PEM of the Ed25519 key that signs published records; None: they stay unsigned.
+    signing_key: SecretStr | None = None
+    signing_key_file: Path | None = None
 
     #: Where /metrics, /healthz and /readyz are served; None: nowhere.
     tuner_metrics_port: int | None = Field(default=None, ge=0, le=65535)
@@ -86,3 +90,10 @@ class TunerSettings(FileSettings):
 
     #: A job's revision rises at most once in so long, ends and changes of state aside.
     revision_secs: float = Field(default=0.5, ge=0)
+
+    @field_validator("signing_key")
+    @classmethod
+    def _is_a_key(cls, pem: SecretStr | None) -> SecretStr | None:
+        if pem is not None:
+            Signer.of_pem(pem.get_secret_value())
+        return pem

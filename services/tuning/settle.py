@@ -17,6 +17,8 @@ from db.searches import Lease, Search
 from db.session import reading, transaction
 from db.states import Purpose, TaskState
 from db.trials import NewTrial
+from services.signing import Signer
+from services.tuning import signatures
 from services.tuning.ending import TaskEnd, end_of, is_spent
 from services.tuning.errors import LeaseLostError
 from services.tuning.publish import Decision, Evidence, decide
@@ -46,7 +48,9 @@ def look_first(engine: Engine, settling: Settling, settings: TunerSettings) -> D
         return _decide(session, settling, settings)
 
 
-def settle(engine: Engine, settling: Settling, settings: TunerSettings) -> None:
+def settle(
+    engine: Engine, settling: Settling, settings: TunerSettings, *, signer: Signer | None = None
+) -> None:
     """Publish what won, ask for confirmations, or end the tasks that wait for nothing any more."""
     with transaction(engine) as session:
         if not searches.fence(session, settling.lease):
@@ -58,6 +62,8 @@ def settle(engine: Engine, settling: Settling, settings: TunerSettings) -> None:
             record_id = publishing.publish(
                 session, settling.search, confirm_trial_id=decision.publish.trial_id
             )
+            if signer is not None:
+                signatures.sign_published(session, record_id, signer)
             _log.info("record_published", search_id=settling.search.id, record_id=record_id)
             decision = _decide(session, settling, settings)
         if decision.confirm:

@@ -23,7 +23,7 @@ from tilefarm.stats import Stats
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"public_key": "MCowBQYDK2VwAyEA"}, tilefarm.NotSupportedError),
+        ({"public_key": "MCowBQYDK2VwAyEA"}, tilefarm.NotConfiguredError),
         ({"mode": "write"}, tilefarm.NotConfiguredError),
         ({"on_miss": "shout"}, tilefarm.NotConfiguredError),
     ],

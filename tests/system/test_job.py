@@ -68,7 +68,9 @@ def test_stock_compile_tir_gets_the_schedule_and_right_numbers(
     import tilefarm
     from examples.classroom import modules
 
-    db = tilefarm.connect(service.url, service.token, timeout_secs=20)
+    (key,) = service.get("/v1/signing-keys")["keys"]
+    assert key["records"] > 0
+    db = tilefarm.connect(service.url, service.token, timeout_secs=20, public_key=key["public_key"])
     target = db.target("local")
     schedule = compile_tir(db, modules()["mm_relu"], target)
     assert schedule is not None

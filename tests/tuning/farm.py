@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 
 from db.states import Outcome, Purpose
 from sandbox.errors import ChildDied
+from services.signing import Signer
 from services.tuning.errors import BrokerError
 from services.tuning.leases import Leases
 from services.tuning.loop import Tuner
@@ -104,6 +105,7 @@ class Farm:
         *,
         child: Callable[[], ScriptedChild] = ScriptedChild,
         owner: str = "a",
+        signer: Signer | None = None,
         **settings: Any,
     ) -> None:
         self.engine = engine
@@ -132,6 +134,7 @@ class Farm:
             send=self._send,
             revisions=self.revisions,
             settings=self.settings,
+            signer=signer,
         )
 
     def __enter__(self) -> Self:

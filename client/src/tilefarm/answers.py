@@ -28,6 +28,8 @@ class Record:
     tvm_version: str
     #: Changes whenever anything of the record does; empty where the service names none.
     etag: str = ""
+    #: Ed25519, base64; None where the service signs nothing. What it is worth, tilefarm.signatures says.
+    signature: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -37,6 +39,7 @@ class Record:
             "run_secs": list(self.run_secs),
             "tvm_version": self.tvm_version,
             "etag": self.etag,
+            "signature": self.signature,
         }
 
 
@@ -128,6 +131,7 @@ def parse_record(found: Any, tvm_version: str) -> Record:
         run_secs=tuple(float(secs) for secs in run_secs),
         tvm_version=tvm_version,
         etag=str(found.get("etag") or ""),
+        signature=str(found["signature"]) if found.get("signature") else None,
     )
 
 

@@ -11,10 +11,11 @@ from tilefarm.breaker import CircuitBreaker
 from tilefarm.cache import DiskCache
 from tilefarm.client import Client
 from tilefarm.contributing import Contributor
-from tilefarm.errors import NotConfiguredError, NotSupportedError
+from tilefarm.errors import NotConfiguredError
 from tilefarm.lookups import Lookups
 from tilefarm.miss import OnMiss
 from tilefarm.settings import Settings
+from tilefarm.signatures import PublicKeys, Verifier
 from tilefarm.submitting import Submitter
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
     cache_dir: str | os.PathLike[str] | None = None,
     mode: Mode = "read",
     on_miss: OnMiss = "warn",
-    public_key: str | bytes | None = None,
+    public_key: PublicKeys | None = None,
     lock: str | os.PathLike[str] | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> "RemoteDatabase":
@@ -44,15 +45,17 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
     only what is in the cache, or in the lock file, answers; "read-write" sends what is committed (by a tuning
     run of this process) to the service, into quarantine. `on_miss` is "warn", "silent", "submit" (the farm
     is sent what was missed, and nobody waits), or a function that takes a tilefarm.Miss. `lock` names a lock
-    file (default: TILEFARM_LOCK), which then alone answers.
+    file (default: TILEFARM_LOCK), which then alone answers. `public_key` (default: TILEFARM_PUBLIC_KEY) is
+    one key or several, as `tilefarm-server key show` prints them, or PEM: then only a record that one of them
+    signed is one, wherever it was kept.
 
     A service that is away is no error here: queries then answer None, and after the first that waited in vain
-    the next do not wait, for half a minute. Raises NotConfiguredError where no service is named, LockError
-    where the lock file does not read, NotSupportedError for `public_key`.
+    the next do not wait, for half a minute. Raises NotConfiguredError where no service is named or a key does
+    not read, LockError where the lock file does not read.
     """
     from tilefarm.database import RemoteDatabase
 
-    _refuse_what_is_not_there(mode, on_miss, public_key)
+    _check(mode, on_miss)
     settings = Settings.load(url=url, token=token, timeout_secs=timeout_secs, cache_dir=cache_dir, lock=lock)
     locked = None if settings.lock is None else lockfile.read(settings.lock)
     needs_service = mode != "offline" and locked is None
@@ -79,13 +82,12 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
         contributor=Contributor(client) if client is not None and mode == "read-write" else None,
         submitter=Submitter(client) if client is not None and on_miss == "submit" else None,
         cache_dir=settings.cache_dir,
+        verifier=Verifier.of(settings.public_key if public_key is None else public_key),
     )
 
 
-def _refuse_what_is_not_there(mode: str, on_miss: OnMiss, public_key: str | bytes | None) -> None:
+def _check(mode: str, on_miss: OnMiss) -> None:
     if mode not in ("read", "read-write", "offline"):
         raise NotConfiguredError(f"mode is 'read', 'read-write' or 'offline', not {mode!r}")
     if not callable(on_miss) and on_miss not in ("warn", "silent", "submit"):
         raise NotConfiguredError(f"on_miss is 'warn', 'silent', 'submit' or a function, not {on_miss!r}")
-    if public_key is not None:
-        raise NotSupportedError("public_key: records are not signed yet, so that none could be verified")

@@ -18,12 +18,13 @@ from tvm.target import Target
 
 from tilefarm import applied, lockfile, module, visible
 from tilefarm import target as targets
-from tilefarm.answers import Answer, Answering, Missing, Record
+from tilefarm.answers import Answer, Answering, Missing, Record, Unanswered
 from tilefarm.cache import DiskCache
 from tilefarm.client import Client
 from tilefarm.contributing import Contributor
-from tilefarm.errors import ModuleError, OfflineError, ProblemError, ServiceError, TargetError
+from tilefarm.errors import ModuleError, OfflineError, ProblemError, ServiceError, SignatureError, TargetError
 from tilefarm.miss import Miss, OnMiss, command_for, tell
+from tilefarm.signatures import Verifier
 from tilefarm.stats import Counters, Stats
 from tilefarm.submitting import Submitter, Wanted
 from tilefarm.union import OrderedUnionDatabase
@@ -56,6 +57,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         submitter: Submitter | None,
         contributor: Contributor | None,
         cache_dir: Path,
+        verifier: Verifier | None = None,
     ) -> None:
         """`client` is None where no request may be made."""
         super().__init__()
@@ -69,6 +71,8 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         self._counters = counters
         self._on_miss = on_miss
         self._cache_dir = cache_dir
+        self._verifier = verifier
+        self._distrusted: set[str] = set()
         self._told: set[tuple[str | None, str | None, str]] = set()
 
     def query_tuning_record(self, mod: Any, target: Any, workload_name: str | None = None) -> Any:
@@ -177,7 +181,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
             _log.debug("%s is not looked up: %s", name, error)
             return None
         shash = asked.workload.shash
-        answer = self._ask(asked.target, [shash, *self._along(asked)])[shash]
+        answer = self._trusted(self._ask(asked.target, [shash, *self._along(asked)])[shash], asked)
         if not isinstance(answer, Record):
             self._counters.add(**{"misses" if isinstance(answer, Missing) else "errors": 1})
             self._missed(asked, answer, name)
@@ -185,6 +189,19 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         found = applied.apply(answer, asked.workload)
         self._counters.add(hits=1)
         return found
+
+    def _trusted(self, answer: Answer, asked: _Asked) -> Answer:
+        """The answer, unless it is a record that nobody trusted has signed. Said once, whatever `on_miss`."""
+        if self._verifier is None or not isinstance(answer, Record):
+            return answer
+        try:
+            self._verifier.check(answer, target_key=targets.key(asked.target))
+        except SignatureError as error:
+            if str(error) not in self._distrusted:
+                self._distrusted.add(str(error))
+                _log.warning("no record of workload %s: %s", asked.workload.shash, error)
+            return Unanswered(reason=str(error))
+        return answer
 
     def _ask(self, target: Mapping[str, Any], shashes: list[str]) -> dict[str, Answer]:
         return self._answering.ask(target, tvm_version=module.tvm_version(), workloads=shashes)

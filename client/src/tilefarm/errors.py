@@ -5,7 +5,6 @@ TilefarmError
  │    └── LockError          a lock file does not read, or cannot be written
  ├── ExportError             what was to be exported cannot be written
  ├── ImportFilesError        what was to be imported is not there
- ├── NotSupportedError       something that this release does not do yet
  ├── ServiceError            something between us and an answer
  │    ├── ConnectError       the service cannot be reached
  │    ├── DeadlineError      the time allowed ran out
@@ -16,6 +15,7 @@ TilefarmError
  ├── ModuleError             the module cannot be tuned or looked up
  ├── TargetError             the target is not one that the service tunes for
  ├── TraceError              a trace is not one that a schedule may contain
+ ├── SignatureError          a record is not signed by a key that is trusted
  ├── CannotTravelError       an argument of `tune_tir` that means something only in this process
  └── JobFailedError          the job ended without a result
 
@@ -44,10 +44,6 @@ class ExportError(TilefarmError):
 
 class ImportFilesError(TilefarmError):
     """What was to be imported is not there."""
-
-
-class NotSupportedError(TilefarmError, NotImplementedError):
-    """Something that this release does not do yet."""
 
 
 class ServiceError(TilefarmError):
@@ -126,6 +122,10 @@ class TraceError(TilefarmError, ValueError):
         self.detail = where + detail
         #: Index of the instruction, where it is known.
         self.instruction = instruction
+
+
+class SignatureError(TilefarmError, ValueError):
+    """A record is not signed by a key that is trusted."""
 
 
 class CannotTravelError(TilefarmError, TypeError):

@@ -1,8 +1,8 @@
 """The client's settings, read once from the environment. Nothing else of the client reads it.
 
 TILEFARM_URL, TILEFARM_TOKEN, TILEFARM_TIMEOUT_SECS, TILEFARM_CACHE_DIR, TILEFARM_CACHE_MAX_BYTES,
-TILEFARM_LOCK, TILEFARM_DATA_DIR. Where URL and
-token are unset, they come from the `connection.json` that the embedded service leaves in its data directory.
+TILEFARM_LOCK, TILEFARM_PUBLIC_KEY, TILEFARM_DATA_DIR. Where URL and token are unset, they come from the
+`connection.json` that the embedded service leaves in its data directory.
 """
 
 import json
@@ -35,6 +35,8 @@ class Settings:
     cache_max_bytes: int
     #: The lock file that alone answers; None where the service does.
     lock: Path | None
+    #: Keys that records must be signed by, as text: one a line, or between commas; None: none is asked for.
+    public_key: str | None
     #: Data directory of the embedded service.
     data_dir: Path
 
@@ -72,6 +74,7 @@ class Settings:
             else _dir(env, "TILEFARM_CACHE_DIR", "XDG_CACHE_HOME", ".cache"),
             cache_max_bytes=_max_bytes(env),
             lock=Path(chosen_lock).expanduser() if chosen_lock else None,
+            public_key=env.get("TILEFARM_PUBLIC_KEY") or None,
             data_dir=data_dir,
         )
 

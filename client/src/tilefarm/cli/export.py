@@ -11,6 +11,7 @@ from tilefarm import target as targets
 from tilefarm.cli import output
 from tilefarm.cli.exits import Exit
 from tilefarm.client import Client
+from tilefarm.signatures import Verifier
 from tilefarm.stockfiles import StockFiles
 
 #: Workloads of one lookup.
@@ -36,6 +37,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     with arguments.connect() as client, StockFiles(arguments.directory) as files:
         tvm_target = tune.tvm_target(arguments.target, client)
         target = targets.of_tvm(tvm_target)
+        verifier = Verifier.of(client.settings.public_key)
         shashes = _workloads(client, targets.key(target), version)
         while batch := list(itertools.islice(shashes, _BATCH)):
             body = client.lookup(target, tvm_version=version, workloads=batch)
@@ -43,6 +45,8 @@ def run(arguments: argparse.Namespace) -> Exit:
                 if not isinstance(answer, answers.Record):
                     continue
                 try:
+                    if verifier is not None:
+                        verifier.check(answer, target_key=targets.key(target))
                     workload = module.workload_of(module.from_json(answer.module))
                     found = applied.apply(answer, workload)
                 except Exception as error:  # noqa: BLE001 - TVM raises errors of many kinds for what does not apply

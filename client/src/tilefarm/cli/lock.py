@@ -15,6 +15,7 @@ from tilefarm.cli import output, sources
 from tilefarm.cli.exits import Exit
 from tilefarm.errors import ModuleError
 from tilefarm.progress import latency_text
+from tilefarm.signatures import Verifier
 
 
 def add(commands: Any, connection: argparse.ArgumentParser) -> None:
@@ -54,7 +55,10 @@ def run(arguments: argparse.Namespace) -> Exit:
     functions: dict[str, list[str]] = {}
     for name, workload in zip(names, workloads, strict=True):
         functions.setdefault(workload.shash, []).append(name)
-    records = {workload.shash: _pinned(found[workload.shash], workload) for workload in workloads}
+    key, verifier = targets.key(target), Verifier.of(client.settings.public_key)
+    records = {
+        workload.shash: _pinned(found[workload.shash], workload, verifier, key) for workload in workloads
+    }
     rows = [
         (name, workload.shash, *_cells(records[workload.shash]))
         for name, workload in zip(names, workloads, strict=True)
@@ -79,10 +83,14 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Exit.OK
 
 
-def _pinned(answer: Answer, workload: module.Workload) -> Record | None:
+def _pinned(
+    answer: Answer, workload: module.Workload, verifier: Verifier | None, target_key: str
+) -> Record | None:
     if not isinstance(answer, Record):
         return None
     try:
+        if verifier is not None:
+            verifier.check(answer, target_key=target_key)
         applied.apply(answer, workload)
     except Exception as error:  # noqa: BLE001 - TVM raises errors of many kinds for a trace that does not apply
         output.say(f"record {answer.record_id} of {workload.shash} does not apply: {error}")
