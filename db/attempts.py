@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from db.clock import secs_since, utc_now
 from db.rowcount import changed
-from db.states import JobState, Outcome, Purpose, TrialState
+from db.states import JobState, Outcome, Purpose, TrialState, WorkerRole
 from db.tables import JobRow, SearchRow, TrialRow
 
 
@@ -23,9 +23,12 @@ class TakenTrial:
 
     id: int
     attempt: int
+    task_id: int
     purpose: Purpose
     trace_z: bytes
     incumbent_record_id: int | None
+    #: What a build worker made of it (workers.messages.Built as JSON).
+    built: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,8 @@ class DispatchedTrial:
     job_id: str
     search_id: int
     target_id: int
+    #: Of the workers that it was sent to.
+    role: WorkerRole
     #: The worker that reported this attempt started.
     worker_id: str | None
     age_secs: float
@@ -60,6 +65,16 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outstanding:
+    """How many trials are dispatched to a target's workers of one role, for one owner."""
+
+    target_id: int
+    role: WorkerRole
+    owner: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPlace:
     """Where a trial belongs."""
 
@@ -67,6 +82,11 @@ class TrialPlace:
     search_id: int
     job_id: str
     purpose: Purpose
+    target_id: int
+    owner: str
+    task_id: int
+    #: Of a trial that is built and not yet measured.
+    stage_secs: Mapping[str, float]
 
 
 def dispatch(
@@ -78,8 +98,13 @@ def dispatch(
     limit: int,
     chunk_id: str,
     deadline_secs: float,
+    role: WorkerRole = WorkerRole.BOTH,
 ) -> list[TakenTrial]:
-    """Move queued trials of a running job into a chunk; one that a worker started before goes alone."""
+    """Move queued trials of a running job into a chunk; one that a worker started before goes alone.
+
+    Workers that build get what is not built, those that measure get what is; the others get all.
+    """
+    built = {WorkerRole.BUILD: TrialRow.built.is_(None), WorkerRole.MEASURE: TrialRow.built.is_not(None)}
     ready = (
         select(TrialRow.id, TrialRow.started_attempts)
         .where(
@@ -88,6 +113,7 @@ def dispatch(
             TrialRow.purpose == purpose,
             TrialRow.state == TrialState.QUEUED,
             _running_job(job_id),
+            *([built[role]] if role in built else []),
         )
         .order_by(TrialRow.started_attempts, TrialRow.round, TrialRow.id)
         .limit(limit)
@@ -106,6 +132,7 @@ def dispatch(
             attempt=TrialRow.attempt + 1,
             chunk_id=chunk_id,
             worker_id=None,
+            role=role,
             dispatched_at=utc_now(),
             deadline_at=utc_now(offset_secs=deadline_secs),
         )
@@ -124,6 +151,7 @@ def dispatched_trials(session: Session) -> list[DispatchedTrial]:
             TrialRow.job_id,
             TrialRow.search_id,
             SearchRow.target_id,
+            func.coalesce(TrialRow.role, WorkerRole.BOTH).label("role"),
             TrialRow.worker_id,
             secs_since(TrialRow.dispatched_at).label("age_secs"),
             (TrialRow.deadline_at < utc_now()).label("overdue"),
@@ -132,19 +160,27 @@ def dispatched_trials(session: Session) -> list[DispatchedTrial]:
         .where(TrialRow.state == TrialState.DISPATCHED)
         .order_by(TrialRow.id)
     )
-    return [DispatchedTrial(**row._mapping) for row in session.execute(statement)]  # noqa: SLF001 - SQLAlchemy's public name
+    return [
+        DispatchedTrial(**{**row._mapping, "role": WorkerRole(row.role)})  # noqa: SLF001 - SQLAlchemy's public name
+        for row in session.execute(statement)
+    ]
 
 
-def outstanding(session: Session) -> dict[int, int]:
-    """By target: how many trials are dispatched."""
+def outstanding(session: Session) -> list[Outstanding]:
+    """What is dispatched, over all searches."""
+    role = func.coalesce(TrialRow.role, WorkerRole.BOTH)
     statement = (
-        select(SearchRow.target_id, func.count())
+        select(SearchRow.target_id, role, JobRow.owner, func.count())
         .select_from(TrialRow)
         .join(SearchRow, SearchRow.id == TrialRow.search_id)
+        .join(JobRow, JobRow.id == TrialRow.job_id)
         .where(TrialRow.state == TrialState.DISPATCHED)
-        .group_by(SearchRow.target_id)
+        .group_by(SearchRow.target_id, role, JobRow.owner)
     )
-    return {target_id: count for target_id, count in session.execute(statement)}  # noqa: C416 - rows, not pairs
+    return [
+        Outstanding(target_id=target_id, role=WorkerRole(sent_to), owner=owner, count=count)
+        for target_id, sent_to, owner, count in session.execute(statement)
+    ]
 
 
 def recent_stage_secs(session: Session, target_id: int, *, limit: int) -> list[Mapping[str, float]]:
@@ -164,11 +200,30 @@ def recent_stage_secs(session: Session, target_id: int, *, limit: int) -> list[M
 
 
 def places(session: Session, trial_ids: Collection[int]) -> list[TrialPlace]:
-    statement = select(TrialRow.id, TrialRow.search_id, TrialRow.job_id, TrialRow.purpose).where(
-        TrialRow.id.in_(trial_ids)
+    columns = (TrialRow.id, TrialRow.search_id, TrialRow.job_id, TrialRow.task_id, TrialRow.purpose)
+    statement = (
+        select(
+            *columns,
+            TrialRow.stage_secs,
+            TrialRow.built.is_not(None).label("is_built"),
+            SearchRow.target_id,
+            JobRow.owner,
+        )
+        .join(SearchRow, SearchRow.id == TrialRow.search_id)
+        .join(JobRow, JobRow.id == TrialRow.job_id)
+        .where(TrialRow.id.in_(trial_ids))
     )
     return [
-        TrialPlace(id=row.id, search_id=row.search_id, job_id=row.job_id, purpose=Purpose(row.purpose))
+        TrialPlace(
+            id=row.id,
+            search_id=row.search_id,
+            job_id=row.job_id,
+            task_id=row.task_id,
+            purpose=Purpose(row.purpose),
+            target_id=row.target_id,
+            owner=row.owner,
+            stage_secs=(row.stage_secs or {}) if row.is_built else {},
+        )
         for row in session.execute(statement)
     ]
 
@@ -193,6 +248,7 @@ def record_outcome(session: Session, measured: Measured) -> bool:
         stage_secs=dict(measured.stage_secs),
         device_class=measured.device_class,
         tvm_version=measured.tvm_version,
+        built=None,
         done_at=utc_now(),
     )
     return changed(session, statement) == 1
@@ -227,7 +283,13 @@ def give_up(session: Session, trial_id: int, *, attempt: int, error: str) -> boo
 def _taken(session: Session, ids: Collection[int], chunk_id: str) -> list[TakenTrial]:
     statement = (
         select(
-            TrialRow.id, TrialRow.attempt, TrialRow.purpose, TrialRow.trace_z, TrialRow.incumbent_record_id
+            TrialRow.id,
+            TrialRow.attempt,
+            TrialRow.task_id,
+            TrialRow.purpose,
+            TrialRow.trace_z,
+            TrialRow.incumbent_record_id,
+            TrialRow.built,
         )
         .where(TrialRow.id.in_(ids), TrialRow.chunk_id == chunk_id)
         .order_by(TrialRow.id)
@@ -236,9 +298,11 @@ def _taken(session: Session, ids: Collection[int], chunk_id: str) -> list[TakenT
         TakenTrial(
             id=row.id,
             attempt=row.attempt,
+            task_id=row.task_id,
             purpose=Purpose(row.purpose),
             trace_z=row.trace_z or b"",
             incumbent_record_id=row.incumbent_record_id,
+            built=row.built,
         )
         for row in session.execute(statement)
     ]

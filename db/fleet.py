@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db.clock import secs_since, utc_now
-from db.states import WorkerState
+from db.states import WorkerRole, WorkerState
 from db.tables import WorkerRow
 
 #: A worker that was silent for so long holds nothing that anybody waits for.
@@ -18,6 +18,7 @@ _FORGOTTEN_SECS = 86_400.0
 class FleetWorker:
     id: str
     target_id: int
+    role: WorkerRole
     #: It has not left, and its heartbeat is fresh.
     alive: bool
     #: It takes new chunks.
@@ -31,6 +32,7 @@ def read_fleet(session: Session, *, dead_after_secs: float) -> list[FleetWorker]
     statement = select(
         WorkerRow.id,
         WorkerRow.target_id,
+        WorkerRow.role,
         WorkerRow.state,
         WorkerRow.desired_state,
         WorkerRow.holding,
@@ -40,6 +42,7 @@ def read_fleet(session: Session, *, dead_after_secs: float) -> list[FleetWorker]
         _worker(
             row.id,
             row.target_id,
+            role=row.role,
             state=row.state,
             desired_state=row.desired_state,
             holding=row.holding,
@@ -53,6 +56,7 @@ def _worker(
     worker_id: str,
     target_id: int,
     *,
+    role: str,
     state: str,
     desired_state: str,
     holding: Iterable[Iterable[int]],
@@ -62,6 +66,7 @@ def _worker(
     return FleetWorker(
         id=worker_id,
         target_id=target_id,
+        role=WorkerRole(role),
         alive=alive,
         accepts=alive and state == WorkerState.RUNNING and desired_state == WorkerState.RUNNING,
         holding=frozenset((pair[0], pair[1]) for pair in map(tuple, holding)),

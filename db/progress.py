@@ -44,6 +44,8 @@ class OpenTask:
     max_trials: int
     max_trials_per_task: int | None
     priority: int
+    #: The job's.
+    owner: str
     job_state: JobState
     desired_state: DesiredState
 
@@ -255,6 +257,7 @@ def _read_tasks(session: Session, statement: Select[TaskRow, JobRow]) -> list[Op
             max_trials=job.max_trials,
             max_trials_per_task=job.max_trials_per_task,
             priority=job.priority,
+            owner=job.owner,
             job_state=JobState(job.state),
             desired_state=DesiredState(job.desired_state),
         )

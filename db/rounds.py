@@ -23,6 +23,8 @@ class OpenTrials:
     purpose: Purpose
     state: TrialState
     round: int
+    #: A build worker has built them: they wait for one that measures.
+    built: bool
     count: int
 
 
@@ -58,6 +60,7 @@ def open_trials(session: Session, search_ids: Collection[int]) -> list[OpenTrial
         TrialRow.purpose,
         TrialRow.state,
         TrialRow.round,
+        TrialRow.built.is_not(None),
     )
     statement = (
         select(*kinds, func.count())
@@ -74,9 +77,12 @@ def open_trials(session: Session, search_ids: Collection[int]) -> list[OpenTrial
             purpose=Purpose(purpose),
             state=TrialState(state),
             round=round_,
+            built=bool(built),
             count=count,
         )
-        for search_id, job_id, task_id, job_state, purpose, state, round_, count in session.execute(statement)
+        for search_id, job_id, task_id, job_state, purpose, state, round_, built, count in session.execute(
+            statement
+        )
     ]
 
 

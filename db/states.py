@@ -96,6 +96,17 @@ class RecordState(StrEnum):
     REVOKED = "revoked"
 
 
+class WorkerRole(StrEnum):
+    """What of a trial a worker does; one queue for each target and role."""
+
+    #: Builds and times.
+    BOTH = "both"
+    #: Builds what others time.
+    BUILD = "build"
+    #: Times what others built.
+    MEASURE = "measure"
+
+
 class WorkerState(StrEnum):
     """`stale` and `dead` are not stored: they are read from heartbeat_at by database time."""
 

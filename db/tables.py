@@ -268,7 +268,7 @@ class TrialRow(Row):
 
 
 class ArtifactRow(Row):
-    """What one worker built and others load: a kernel, or a reference. It may go at any time, to be made anew."""
+    """What one worker built and others load: a kernel, a reference. Whatever is gone is made anew."""
 
     __tablename__ = "artifacts"
     #: SHA-256 (hex) of the bytes before they were compressed.

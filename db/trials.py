@@ -203,6 +203,7 @@ def _cleared() -> dict[str, Any]:
         "stage_secs",
         "worker_id",
         "device_class",
+        "built",
         "done_at",
     )
     return {"state": TrialState.QUEUED, "started_attempts": 0} | dict.fromkeys(unset)

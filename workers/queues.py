@@ -1,11 +1,20 @@
 """Names of queues and steps. One queue per target and role; one `results` queue; no result backend."""
 
-#: Outcomes and started notices, consumed by the tuner service.
+from db.states import WorkerRole
+
+#: Outcomes and notices of attempts, consumed by the tuner service.
 RESULTS = "tilefarm.results"
 #: The Celery step that measures a chunk; its only argument is MeasureChunk as JSON.
 MEASURE_STEP = "tilefarm.measure"
+#: The Celery step that builds a chunk for others to measure; its only argument is MeasureChunk as JSON.
+BUILD_STEP = "tilefarm.build"
 
 
-def measure_queue(target_key: str) -> str:
-    """The queue of a target, by the SHA-256 (hex) of its canonical JSON."""
-    return f"tilefarm.measure.{target_key[:16]}"
+def work_queue(target_key: str, role: WorkerRole) -> str:
+    """The queue of a target's workers of one role, by the SHA-256 (hex) of the target's canonical JSON."""
+    return f"tilefarm.{role}.{target_key[:16]}"
+
+
+def step_of(role: WorkerRole) -> str:
+    """What is sent to workers of the role."""
+    return BUILD_STEP if role is WorkerRole.BUILD else MEASURE_STEP

@@ -6,7 +6,7 @@ It is read when asked, and remembered for a moment. What this process saw itself
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import redis
@@ -18,15 +18,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from db.counts import FarmCounts, count_farm
 from db.session import reading
-from db.states import Outcome, TrialState, WorkerState
+from db.states import Outcome, TrialState, WorkerRole, WorkerState
 from db.workers import Worker, list_workers
 from services.api.request_times import RequestTimes
 from services.api.settings import ApiSettings
 from services.api.worker_views import Health, health
-from workers.queues import RESULTS, measure_queue
+from workers.queues import RESULTS, work_queue
 
 _BROKER_TIMEOUT_SECS = 1.0
 _HEALTHS: tuple[Health, ...] = ("alive", "stale", "dead")
+#: What waits to be measured waits in the queues of two roles.
+_QUEUES = {"measure": (WorkerRole.BOTH, WorkerRole.MEASURE), "build": (WorkerRole.BUILD,)}
 _ACTIVE_STATES = (WorkerState.RUNNING, WorkerState.DRAINING, WorkerState.QUARANTINED)
 
 
@@ -65,8 +67,8 @@ class FarmMetrics(Collector):
         yield from _rows(farm.counts)
         yield from _fleet(farm, self._settings)
         if self._settings.broker_url is not None:
-            queues = {measure_queue(worker.target_key) for worker in farm.workers}
-            yield from _broker(self._settings.broker_url, queues)
+            queues = [(worker.target_key, WorkerRole(worker.role)) for worker in farm.workers]
+            yield from _broker(self._settings.broker_url, set(queues))
 
 
 def registry(engine: Engine, settings: ApiSettings, request_times: RequestTimes) -> CollectorRegistry:
@@ -123,7 +125,7 @@ def _fleet(farm: _Farm, settings: ApiSettings) -> Iterable[Metric]:
     )
 
 
-def _broker(url: str, measure_queues: Iterable[str]) -> Iterable[Metric]:
+def _broker(url: str, queues: Collection[tuple[str, WorkerRole]]) -> Iterable[Metric]:
     """Messages by kind of queue: chunks that no worker took, results that no replica recorded."""
     up, waiting = 0, {}
     try:
@@ -133,7 +135,9 @@ def _broker(url: str, measure_queues: Iterable[str]) -> Iterable[Metric]:
             socket_connect_timeout=_BROKER_TIMEOUT_SECS,
         ) as client:
             waiting["results"] = _length(client, RESULTS)
-            waiting["measure"] = sum(_length(client, queue) for queue in measure_queues)
+            for kind, roles in _QUEUES.items():
+                named = [work_queue(key, role) for key, role in queues if role in roles]
+                waiting[kind] = sum(_length(client, queue) for queue in named)
         up = 1
     except (redis.RedisError, ValueError):
         waiting = {}

@@ -15,11 +15,12 @@ from redis.exceptions import RedisError
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from db.states import WorkerRole
 from services.tuning.errors import BrokerError
-from services.tuning.record import Result, read_result, record
+from services.tuning.record import read_result, record
 from workers.app import make_app, results_queue
-from workers.messages import MeasureChunk, MessageError
-from workers.queues import MEASURE_STEP, measure_queue
+from workers.messages import MeasureChunk, MessageError, Result
+from workers.queues import step_of, work_queue
 
 _log = structlog.get_logger(__name__)
 
@@ -58,13 +59,13 @@ def make_tuner_app(broker_url: str, *, timeout_secs: float, redeliver_secs: floa
     return app
 
 
-def send_chunk(app: Celery, chunk: MeasureChunk, *, target_key: str) -> None:
+def send_chunk(app: Celery, chunk: MeasureChunk, *, target_key: str, role: WorkerRole) -> None:
     """Ring for a committed chunk, once; raises BrokerError where the broker does not take it."""
     try:
         app.send_task(
-            MEASURE_STEP,
+            step_of(role),
             args=[chunk.as_json()],
-            queue=measure_queue(target_key),
+            queue=work_queue(target_key, role),
             task_id=chunk.chunk_id,
             retry=False,
             ignore_result=True,

@@ -8,7 +8,7 @@ import secrets
 import statistics
 import zlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Engine
@@ -19,12 +19,12 @@ from db.attempts import TakenTrial
 from db.rounds import OpenTrials
 from db.searches import Lease, Search
 from db.session import transaction
-from db.states import JobState, Purpose, SearchState, TrialState
+from db.states import JobState, Purpose, SearchState, TrialState, WorkerRole
 from services.tuning.ending import baseline_closed
 from services.tuning.errors import LeaseLostError
 from services.tuning.settings import TunerSettings
 from services.tuning.snapshot import Snapshot
-from workers.messages import MeasureChunk, MeasurePolicy, TrialOrder, pack_text
+from workers.messages import Built, MeasureChunk, MeasurePolicy, TrialOrder, pack_text
 
 #: Baselines and confirmations are few and others wait for them.
 _ORDER = {Purpose.BASELINE: 0, Purpose.CONFIRM: 1, Purpose.SEARCH: 2}
@@ -40,6 +40,10 @@ class Waiting:
     purpose: Purpose
     priority: int
     count: int
+    #: Whose device-seconds they take.
+    owner: str = ""
+    #: A build worker has built them.
+    built: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,45 +83,64 @@ def chunk_size(stage_secs: Sequence[Mapping[str, float]], settings: TunerSetting
     return max(settings.chunk_size_min, min(settings.chunk_size_max, size))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What is known of a target's newest trials."""
+
+    #: Trials of a chunk.
+    size: int
+    #: Of a device, for one trial.
+    trial_secs: float
+
+
+def pace(stage_secs: Sequence[Mapping[str, float]], settings: TunerSettings) -> Pace:
+    size = chunk_size(stage_secs, settings)
+    secs = [own for stages in stage_secs if (own := device_secs(stages))]
+    return Pace(size=size, trial_secs=statistics.median(secs) if secs else settings.chunk_secs / size)
+
+
+def device_secs(stages: Mapping[str, float]) -> float:
+    """What a trial took of whoever worked on it: its stages without the waiting."""
+    return _own_secs(stages)
+
+
 def _own_secs(stages: Mapping[str, float]) -> float:
     return sum(secs for stage, secs in stages.items() if stage != "wait")
 
 
 def waiting(snapshot: Snapshot, leased: Collection[int]) -> list[Waiting]:
     """Queued trials that may go to a device now."""
-    priorities = {task.job_id: task.priority for task in snapshot.tasks if task.runs}
-    counts: Counter[tuple[int, str, Purpose]] = Counter()
+    jobs = {task.job_id: task for task in snapshot.tasks if task.runs}
+    counts: Counter[tuple[int, str, Purpose, bool]] = Counter()
     for kind in snapshot.open_trials:
         dispatchable = kind.state is TrialState.QUEUED and kind.job_state is JobState.RUNNING
-        if (
-            dispatchable
-            and kind.search_id in leased
-            and kind.job_id in priorities
-            and _may_go(snapshot, kind)
-        ):
-            counts[kind.search_id, kind.job_id, kind.purpose] += kind.count
+        if dispatchable and kind.search_id in leased and kind.job_id in jobs and _may_go(snapshot, kind):
+            counts[kind.search_id, kind.job_id, kind.purpose, kind.built] += kind.count
     return [
         Waiting(
             search_id=search_id,
             target_id=snapshot.searches[search_id].target_id,
             job_id=job_id,
             purpose=purpose,
-            priority=priorities[job_id],
+            priority=jobs[job_id].priority,
             count=count,
+            owner=jobs[job_id].owner,
+            built=built,
         )
-        for (search_id, job_id, purpose), count in counts.items()
+        for (search_id, job_id, purpose, built), count in counts.items()
     ]
 
 
-def room(outstanding: int, *, devices: int, size: int, settings: TunerSettings) -> int:
-    """How many trials a target's queue still takes; none while no device is there to take them."""
-    return max(0, devices * settings.chunks_per_device * size - outstanding)
-
-
 def next_chunk(
-    queued: Sequence[Waiting], *, room: int, size: int, dispatched: Mapping[str, int], fairness: Fairness
+    queued: Sequence[Waiting],
+    *,
+    room: int,
+    size: int,
+    dispatched: Mapping[str, int],
+    fairness: Fairness,
+    standing: Callable[[str], float] = lambda _owner: 0.0,
 ) -> Plan | None:
-    """The chunk that goes next: urgent jobs first, then the job with least under way.
+    """The chunk that goes next: of the owner who had least, urgent jobs first, the job with least under way.
 
     It goes whole, or not yet: results that come one by one would make room for chunks of one, and a device
     that is sent such has nothing to build side by side.
@@ -127,6 +150,7 @@ def next_chunk(
     chosen = min(
         queued,
         key=lambda kind: (
+            standing(kind.owner),
             -kind.priority,
             dispatched.get(kind.job_id, 0),
             fairness.turns[kind.job_id],
@@ -144,9 +168,15 @@ def rest(kind: Waiting, taken: int) -> Waiting:
 
 
 def take_chunk(
-    engine: Engine, lease: Lease, search: Search, plan: Plan, deadline_secs: float
+    engine: Engine,
+    lease: Lease,
+    search: Search,
+    plan: Plan,
+    deadline_secs: float,
+    *,
+    role: WorkerRole = WorkerRole.BOTH,
 ) -> MeasureChunk | None:
-    """Commit a chunk as dispatched; None where nothing of it was left to take."""
+    """Commit a chunk as dispatched to workers of a role; None where nothing of it was left to take."""
     chunk_id = secrets.token_hex(16)
     with transaction(engine) as session:
         if not searches.fence(session, lease):
@@ -159,8 +189,11 @@ def take_chunk(
             limit=plan.limit,
             chunk_id=chunk_id,
             deadline_secs=deadline_secs,
+            role=role,
         )
-        return _chunk(session, search, taken, chunk_id) if taken else None
+        if not taken:
+            return None
+        return _chunk(session, search, taken, chunk_id, job_id=plan.waiting.job_id, role=role)
 
 
 def hand_back(engine: Engine, chunk: MeasureChunk) -> None:
@@ -185,7 +218,15 @@ def _may_go(snapshot: Snapshot, kind: OpenTrials) -> bool:
     return kind.purpose is Purpose.BASELINE or baseline_closed(snapshot.baselines.get(kind.search_id))
 
 
-def _chunk(session: Session, search: Search, taken: Sequence[TakenTrial], chunk_id: str) -> MeasureChunk:
+def _chunk(
+    session: Session,
+    search: Search,
+    taken: Sequence[TakenTrial],
+    chunk_id: str,
+    *,
+    job_id: str,
+    role: WorkerRole,
+) -> MeasureChunk:
     module = searches.read_module(session, search.workload_id)
     incumbents = publishing.record_traces(
         session, {trial.incumbent_record_id for trial in taken if trial.incumbent_record_id is not None}
@@ -193,23 +234,26 @@ def _chunk(session: Session, search: Search, taken: Sequence[TakenTrial], chunk_
     return MeasureChunk(
         chunk_id=chunk_id,
         search_id=search.id,
+        job_id=job_id,
         target=dict(search.target),
         module=pack_text(zlib.decompress(module.module_z).decode()),
         module_sha256=module.sha256,
         policy=MeasurePolicy.from_json(dict(search.policy)),
-        trials=tuple(_order(trial, incumbents) for trial in taken),
+        trials=tuple(_order(trial, incumbents, role) for trial in taken),
         best_latency_secs=search.best_latency_secs or search.untuned_latency_secs,
     )
 
 
-def _order(trial: TakenTrial, incumbents: Mapping[int, bytes]) -> TrialOrder:
+def _order(trial: TakenTrial, incumbents: Mapping[int, bytes], role: WorkerRole) -> TrialOrder:
     incumbent_z = None if trial.incumbent_record_id is None else incumbents.get(trial.incumbent_record_id)
     return TrialOrder(
         trial_id=trial.id,
         attempt=trial.attempt,
+        task_id=trial.task_id,
         purpose=trial.purpose,
         trace=_packed(trial.trace_z),
         incumbent_trace=None if incumbent_z is None else _packed(incumbent_z),
+        built=Built.from_json(dict(trial.built or {})) if role is WorkerRole.MEASURE else None,
     )
 
 

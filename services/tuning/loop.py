@@ -6,8 +6,7 @@ is away ends the tick; main.py waits and tries again. Nothing in here waits for 
 
 import time
 import zlib
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import structlog
@@ -20,25 +19,22 @@ from db.searches import Search
 from db.session import reading, transaction
 from db.states import Purpose, SearchState, TrialState
 from services.signing import Signer
-from services.tuning import dispatch, intents, plan, reconcile, rounds, settle
+from services.tuning import intents, plan, reconcile, rounds, settle
 from services.tuning.allocation import Allocation
-from services.tuning.dispatch import Fairness, Waiting
 from services.tuning.ending import is_ending, is_exhausted, reference_failure
-from services.tuning.errors import BrokerError, FarmError, LeaseLostError, TuningError
+from services.tuning.errors import FarmError, LeaseLostError, TuningError
+from services.tuning.feed import Feeder, Send
 from services.tuning.leases import Leases
 from services.tuning.revisions import Revisions
 from services.tuning.search_host import SearchHost, Suggested
 from services.tuning.settings import TunerSettings
 from services.tuning.snapshot import Snapshot, look
-from workers.messages import MeasureChunk, MeasurePolicy, MessageError
+from workers.messages import MessageError
 
 _log = structlog.get_logger(__name__)
 
 #: What one search or job may fail with without harm to others: typed errors, and rows that do not read.
 _ISOLATED = (TuningError, MessageError, IntegrityError, DataError, zlib.error, ValueError, KeyError)
-#: How often a target's chunk size is computed anew.
-_CHUNK_SIZE_SECS = 2.0
-_RECENT_TRIALS = 50
 
 
 class Tuner:
@@ -50,7 +46,7 @@ class Tuner:
         engine: Engine,
         leases: Leases,
         host: SearchHost,
-        send: Callable[[MeasureChunk, str], None],
+        send: Send,
         revisions: Revisions,
         settings: TunerSettings,
         signer: Signer | None = None,
@@ -58,18 +54,15 @@ class Tuner:
         self._engine = engine
         self._leases = leases
         self._host = host
-        self._send = send
         self._revisions = revisions
         self._settings = settings
         self._signer = signer
-        self._fairness = Fairness()
+        self._feeder = Feeder(engine=engine, leases=leases, send=send, revisions=revisions, settings=settings)
         #: In time.monotonic(): when something may be tried again.
         self._not_before: dict[int, float] = {}
-        self._broker_back_at = 0.0
         self._reconciled_at = 0.0
         #: By (trial, attempt), in time.monotonic(): since when nobody is seen to hold it.
         self._unheld_since: dict[tuple[int, int], float] = {}
-        self._chunk_sizes: dict[int, tuple[float, int]] = {}
         #: By search, as it stood when it was last settled: nothing new, nothing to settle.
         self._settled: dict[int, object] = {}
 
@@ -88,7 +81,7 @@ class Tuner:
         for search_id in list(self._leases):
             with self._isolated(search_id):
                 self._tend(snapshot, snapshot.searches[search_id], allocation)
-        self._dispatch(snapshot)
+        self._feeder.feed(snapshot, self._isolated)
         self._reconcile()
         self._raise_revisions()
         self._host.close_idle(self._leases)
@@ -100,7 +93,7 @@ class Tuner:
 
     def _follow_intents(self) -> None:
         jobs = intents.open_jobs(self._engine)
-        self._fairness.keep({job.id for job in jobs})
+        self._feeder.keep({job.id for job in jobs})
         for job in jobs:
             if intents.needs_change(job):
                 with self._isolated(None):
@@ -201,71 +194,6 @@ class Tuner:
             self._revisions.changed({task.job_id for task in tasks})
         else:
             self._settled[search.id] = state
-
-    def _dispatch(self, snapshot: Snapshot) -> None:
-        if time.monotonic() < self._broker_back_at:
-            return
-        queued = dispatch.waiting(snapshot, self._leases)
-        dispatched = Counter[str]()
-        for kind in snapshot.open_trials:
-            if kind.state is TrialState.DISPATCHED:
-                dispatched[kind.job_id] += kind.count
-        for target_id in sorted({kind.target_id for kind in queued}):
-            self._feed(snapshot, target_id, [k for k in queued if k.target_id == target_id], dispatched)
-
-    def _feed(
-        self, snapshot: Snapshot, target_id: int, queued: list[Waiting], dispatched: Counter[str]
-    ) -> None:
-        """Fill a target's queue up to its room."""
-        size = self._chunk_size(target_id)
-        devices = snapshot.devices(target_id)
-        under_way = snapshot.outstanding.get(target_id, 0)
-        while queued and time.monotonic() >= self._broker_back_at:
-            room = dispatch.room(under_way, devices=devices, size=size, settings=self._settings)
-            chosen = dispatch.next_chunk(
-                queued, room=room, size=size, dispatched=dispatched, fairness=self._fairness
-            )
-            if chosen is None:
-                return
-            queued.remove(chosen.waiting)
-            self._fairness.count(chosen.waiting.job_id)
-            with self._isolated(chosen.waiting.search_id):
-                taken = self._send_chunk(snapshot, chosen, ahead=under_way, devices=devices)
-                under_way += taken
-                dispatched[chosen.waiting.job_id] += taken
-                if taken and chosen.waiting.count > taken:
-                    queued.append(dispatch.rest(chosen.waiting, taken))
-
-    def _send_chunk(self, snapshot: Snapshot, chosen: dispatch.Plan, *, ahead: int, devices: int) -> int:
-        """Commit, then send; how many trials went."""
-        search = snapshot.searches[chosen.waiting.search_id]
-        secs = dispatch.deadline_secs(
-            MeasurePolicy.from_json(dict(search.policy)),
-            ahead=ahead,
-            size=chosen.limit,
-            devices=devices,
-            settings=self._settings,
-        )
-        chunk = dispatch.take_chunk(self._engine, self._leases[search.id], search, chosen, secs)
-        if chunk is None:
-            return 0
-        try:
-            self._send(chunk, search.target_key)
-        except BrokerError:
-            self._broker_back_at = time.monotonic() + self._settings.broker_retry_secs
-            dispatch.hand_back(self._engine, chunk)
-            raise
-        self._revisions.changed({chosen.waiting.job_id})
-        return len(chunk.trials)
-
-    def _chunk_size(self, target_id: int) -> int:
-        computed_at, size = self._chunk_sizes.get(target_id, (0.0, 0))
-        if not size or time.monotonic() - computed_at > _CHUNK_SIZE_SECS:
-            with reading(self._engine) as session:
-                recent = attempts.recent_stage_secs(session, target_id, limit=_RECENT_TRIALS)
-            size = dispatch.chunk_size(recent, self._settings)
-            self._chunk_sizes[target_id] = (time.monotonic(), size)
-        return size
 
     def _reconcile(self) -> None:
         if time.monotonic() - self._reconciled_at < self._settings.reconcile_secs:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Collection
 
 import structlog
-from celery import Celery
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
@@ -29,7 +28,6 @@ from services.tuning.metrics import TunerMetrics
 from services.tuning.revisions import Revisions
 from services.tuning.search_host import SearchHost
 from services.tuning.settings import TunerSettings
-from workers.messages import MeasureChunk
 from workers.probes import Probes
 
 _log = structlog.get_logger(__name__)
@@ -77,7 +75,7 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
             engine=engine,
             leases=leases,
             host=SearchHost(engine=engine, spawn=lambda: _spawn(server, settings), settings=settings),
-            send=lambda chunk, target_key: _send(app, chunk, target_key),
+            send=lambda chunk, key, role: send_chunk(app, chunk, target_key=key, role=role),
             revisions=revisions,
             settings=settings,
             signer=_signer(engine, settings, stopping=stopping),
@@ -165,7 +163,3 @@ def _spawn(server: ForkServer, settings: TunerSettings) -> Child:
         idle_priority=True,
     )
     return server.spawn(_SEARCH_CHILD, limits=limits)
-
-
-def _send(app: Celery, chunk: MeasureChunk, target_key: str) -> None:
-    send_chunk(app, chunk, target_key=target_key)

@@ -75,5 +75,6 @@ def _doorbell_is_lost(
     """An idle worker of the target should have heard it by now; patience doubles with each attempt."""
     unheard = max(0, trial.attempt - 1 - trial.started_attempts)
     patience_secs = min(settings.unheard_secs * 2.0 ** min(unheard, 10), settings.deadline_secs * 10)
-    idle = any(w.accepts and w.target_id == trial.target_id and not w.holding for w in workers)
+    crew = [w for w in workers if (w.target_id, w.role) == (trial.target_id, trial.role)]
+    idle = any(worker.accepts and not worker.holding for worker in crew)
     return idle and trial.age_secs > patience_secs

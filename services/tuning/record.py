@@ -4,28 +4,40 @@ A message that cannot be read is logged and acknowledged: it may never block tho
 result and asks for no trial again.
 """
 
+import dataclasses
 import json
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import structlog
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from db import attempts, searches
+from db import attempts, building, searches, shares
 from db.attempts import Measured, TrialPlace
 from db.session import transaction
 from db.states import Outcome
-from workers.messages import MAX_ERROR_CHARS, MessageError, TrialOutcome, TrialStarted, result_from_json
+from services.tuning.dispatch import device_secs
+from workers.messages import (
+    MAX_ERROR_CHARS,
+    MessageError,
+    Result,
+    TrialBuilt,
+    TrialOutcome,
+    TrialStarted,
+    TrialUnbuilt,
+    result_from_json,
+)
 
 _log = structlog.get_logger(__name__)
 
-Result = TrialStarted | TrialOutcome
-
 _MAX_ID = (1 << 63) - 1
 _MAX_ATTEMPT = (1 << 31) - 1
+#: Deliveries of a trial after which a lost artifact is no accident any more.
+MAX_ATTEMPTS = 64
 
 
 def read_result(body: bytes | str) -> Result:
@@ -48,22 +60,32 @@ def record(engine: Engine, results: Sequence[Result]) -> set[str]:
         searches.lock_searches(session, {place.search_id for place in places.values()})
         changed: set[str] = set()
         spent: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        used: dict[tuple[str, int], float] = defaultdict(float)
         for result in results:
             place = places.get(result.trial_id)
             if place is None or not _write(session, place, result):
-                _log.info("result_ignored", trial_id=result.trial_id, attempt=result.attempt)
+                _log.info("result_ignored", **_ids(result, place))
                 continue
             changed.add(place.job_id)
-            if isinstance(result, TrialOutcome):
+            _log.info("result_recorded", **_ids(result, place))
+            if isinstance(result, TrialOutcome | TrialBuilt):
                 for stage, secs in result.stage_secs.items():
                     spent[place.search_id][stage] += secs
+            if isinstance(result, TrialOutcome):
+                used[place.owner, place.target_id] += device_secs(result.stage_secs)
         for search_id in sorted(spent):
             searches.add_stage_secs(session, search_id, spent[search_id])
+        shares.add_usage(session, {whose: secs for whose, secs in used.items() if secs})
     return changed
 
 
-def measured(result: TrialOutcome) -> Measured:
-    """An outcome as its row holds it. Ok without times is a fault of the worker's, and said so."""
+def measured(result: TrialOutcome, built_secs: Mapping[str, float] | None = None) -> Measured:
+    """An outcome as its row holds it. Ok without times is a fault of the worker's, and said so.
+
+    `built_secs`: seconds by stage of the worker that built it for this one.
+    """
+    stage_secs = Counter(built_secs or {})
+    stage_secs.update(result.stage_secs)
     outcome, error = result.outcome, result.error
     run_secs = _times(result.run_secs)
     if outcome is Outcome.OK and run_secs is None:
@@ -78,7 +100,7 @@ def measured(result: TrialOutcome) -> Measured:
         latency_secs=statistics.median(run_secs) if timed and run_secs is not None else None,
         incumbent_run_secs=_times(result.incumbent_run_secs),
         error=None if error is None else _text(error, MAX_ERROR_CHARS),
-        stage_secs=result.stage_secs,
+        stage_secs=stage_secs,
         device_class=_text(result.device_class, 200),
         tvm_version=_text(result.tvm_version, 40),
     )
@@ -88,12 +110,39 @@ def _write(session: Session, place: TrialPlace, result: Result) -> bool:
     if isinstance(result, TrialStarted):
         worker_id = _text(result.worker_id, 40)
         return attempts.record_started(session, result.trial_id, attempt=result.attempt, worker_id=worker_id)
-    row = measured(result)
+    if isinstance(result, TrialBuilt):
+        built = dataclasses.asdict(result.built)
+        return building.record_built(
+            session, result.trial_id, attempt=result.attempt, built=built, stage_secs=result.stage_secs
+        )
+    if isinstance(result, TrialUnbuilt):
+        return _build_again(session, result)
+    row = measured(result, place.stage_secs)
     if not attempts.record_outcome(session, row):
         return False
     if row.outcome is Outcome.OK and row.latency_secs is not None:
         attempts.note_latency(session, place, row.latency_secs)
     return True
+
+
+def _build_again(session: Session, result: TrialUnbuilt) -> bool:
+    """An artifact that was lost is made anew; where it is lost again and again, the farm does not work."""
+    _log.warning("artifact_lost", trial_id=result.trial_id, attempt=result.attempt, reason=result.reason)
+    if result.attempt < MAX_ATTEMPTS:
+        return building.record_unbuilt(session, result.trial_id, attempt=result.attempt)
+    error = f"what was built of it was lost again and again, the last time: {_text(result.reason, 1000)}"
+    return attempts.give_up(session, result.trial_id, attempt=result.attempt, error=error)
+
+
+def _ids(result: Result, place: TrialPlace | None) -> dict[str, Any]:
+    """By which a trial is followed through the logs of all processes."""
+    found: dict[str, Any] = {"kind": type(result).__name__, "trial_id": result.trial_id}
+    found |= {"attempt": result.attempt, "worker_id": result.worker_id}
+    if isinstance(result, TrialOutcome):
+        found["outcome"] = result.outcome
+    if place is None:
+        return found
+    return found | {"job_id": place.job_id, "task_id": place.task_id, "search_id": place.search_id}
 
 
 def _check(result: Result) -> None:
@@ -104,8 +153,10 @@ def _check(result: Result) -> None:
     if isinstance(result, TrialOutcome):
         texts += [result.device_class, result.tvm_version]
         texts += [] if result.error is None else [result.error]
-        if not _are_secs(result.stage_secs):
-            raise MessageError("stage_secs is not seconds by stage")
+    if isinstance(result, TrialUnbuilt):
+        texts.append(result.reason)
+    if isinstance(result, TrialOutcome | TrialBuilt) and not _are_secs(result.stage_secs):
+        raise MessageError("stage_secs is not seconds by stage")
     if not all(isinstance(text, str) for text in texts):
         raise MessageError("a text field holds no text")
 

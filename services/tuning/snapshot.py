@@ -1,5 +1,6 @@
 """One look at the rows that a tick decides on. It holds no session and changes nothing."""
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,8 @@ from db.progress import OpenTask
 from db.rounds import Closed, OpenTrials
 from db.searches import Search
 from db.session import reading
-from db.states import Purpose
+from db.states import Purpose, WorkerRole
+from services.tuning.lanes import Crew, crew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +27,9 @@ class Snapshot:
     #: By search: cancelled search trials that a task may ask for again.
     cancelled: Mapping[int, int]
     baselines: Mapping[int, Closed]
-    #: By target: dispatched trials.
-    outstanding: Mapping[int, int]
+    #: By target: dispatched trials by role, and by owner.
+    outstanding: Mapping[int, Mapping[WorkerRole, int]]
+    owners_out: Mapping[int, Mapping[str, int]]
     workers: Sequence[FleetWorker]
 
     def tasks_of(self, search_id: int) -> list[OpenTask]:
@@ -40,8 +43,11 @@ class Snapshot:
         ]
 
     def devices(self, target_id: int) -> int:
-        """Live devices of a target that take new chunks."""
-        return sum(worker.accepts and worker.target_id == target_id for worker in self.workers)
+        """Live devices of a target that can be kept busy."""
+        return self.crew(target_id).devices
+
+    def crew(self, target_id: int) -> Crew:
+        return crew(self.workers, target_id)
 
 
 def look(engine: Engine, search_ids: Collection[int], *, dead_after_secs: float) -> Snapshot:
@@ -53,12 +59,18 @@ def _read(session: Session, search_ids: Collection[int], *, dead_after_secs: flo
     jobs = {task.job_id for task in progress.open_tasks(session, search_ids)}
     tasks = progress.open_tasks_of_jobs(session, jobs)
     ids = set(search_ids) | {task.search_id for task in tasks}
+    by_role: dict[int, Counter[WorkerRole]] = defaultdict(Counter)
+    by_owner: dict[int, Counter[str]] = defaultdict(Counter)
+    for out in attempts.outstanding(session):
+        by_role[out.target_id][out.role] += out.count
+        by_owner[out.target_id][out.owner] += out.count
     return Snapshot(
         searches=searches.read_searches(session, ids),
         tasks=tasks,
         open_trials=rounds.open_trials(session, ids),
         cancelled=rounds.cancelled_trials(session, ids),
         baselines=rounds.baselines(session, ids),
-        outstanding=attempts.outstanding(session),
+        outstanding=by_role,
+        owners_out=by_owner,
         workers=fleet.read_fleet(session, dead_after_secs=dead_after_secs),
     )

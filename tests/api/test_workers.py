@@ -5,10 +5,11 @@ from sqlalchemy import update
 from db.clock import utc_now
 from db.fleet import read_fleet
 from db.session import transaction
+from db.states import WorkerRole
 from db.tables import WorkerRow
 from tests.api.conftest import TARGET, problem
 from tests.api.rows import add_trials, set_job
-from workers.queues import measure_queue
+from workers.queues import work_queue
 
 
 def beat(api, worker_id, holding=()):
@@ -28,7 +29,7 @@ def health(api) -> list[str]:
 def test_a_worker_joins_with_its_target_and_profiles(api):
     joined = api.join(facts={"cpu": "test"}).json()
     assert joined["target"] == TARGET
-    assert joined["queues"] == [measure_queue(joined["target_key"])]
+    assert joined["queues"] == [work_queue(joined["target_key"], WorkerRole.BOTH)]
     assert joined["heartbeat_secs"] == 2.0
     (worker,) = api("GET", "/v1/workers").json()["workers"]
     assert (worker["id"], worker["health"], worker["facts"]) == (

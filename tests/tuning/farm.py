@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from sqlalchemy import Engine
 
-from db.states import Outcome, Purpose
+from db.states import Outcome, Purpose, WorkerRole
 from sandbox.errors import ChildDied
 from services.signing import Signer
 from services.tuning.errors import BrokerError
@@ -124,6 +124,8 @@ class Farm:
         self.children: list[ScriptedChild] = []
         self.sent: list[MeasureChunk] = []
         self.all_sent: list[MeasureChunk] = []
+        #: By chunk: of the workers that it was sent to.
+        self.roles: dict[str, WorkerRole] = {}
         self.broker_is_down = False
         self._child = child
         self.revisions = Revisions(secs=self.settings.revision_secs)
@@ -180,13 +182,14 @@ class Farm:
         self.children.append(child)
         return child
 
-    def _send(self, chunk: MeasureChunk, target_key: str) -> None:
+    def _send(self, chunk: MeasureChunk, target_key: str, role: WorkerRole) -> None:
         assert len(target_key) == 64
         if self.broker_is_down:
             raise BrokerError("the broker is down")
         chunk = MeasureChunk.from_json(json.loads(json.dumps(chunk.as_json())))
         self.sent.append(chunk)
         self.all_sent.append(chunk)
+        self.roles[chunk.chunk_id] = role
 
 
 def outcome(order: TrialOrder, kind: Outcome, **values: Any) -> TrialOutcome:

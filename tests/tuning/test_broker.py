@@ -10,7 +10,7 @@ from kombu import Consumer, Queue
 from sqlalchemy import Engine, update
 
 from db.session import transaction
-from db.states import Outcome, TrialState
+from db.states import Outcome, TrialState, WorkerRole
 from db.tables import TrialRow
 from services.tuning.broker import ResultsConsumer, make_tuner_app, send_chunk
 from services.tuning.errors import BrokerError
@@ -18,7 +18,7 @@ from tests.servers import run_valkey
 from tests.tuning.rows import add_job, add_search, add_target, add_trials, states
 from workers.app import make_app, publish_result, results_queue
 from workers.messages import MeasureChunk, MeasurePolicy, TrialOutcome
-from workers.queues import measure_queue
+from workers.queues import work_queue
 
 CHUNK = MeasureChunk(
     chunk_id="c",
@@ -35,7 +35,7 @@ def test_a_broker_that_is_away_is_given_up_on_soon(tmp_path: Path) -> None:
     app = make_tuner_app(f"redis+socket://{tmp_path / 'none.sock'}", timeout_secs=0.5, redeliver_secs=30.0)
     began = time.monotonic()
     with pytest.raises(BrokerError, match="chunk c was not sent"):
-        send_chunk(app, CHUNK, target_key="0" * 64)
+        send_chunk(app, CHUNK, target_key="0" * 64, role=WorkerRole.BOTH)
     assert time.monotonic() - began < 3.0
 
 
@@ -43,7 +43,7 @@ def test_a_refused_connection_is_given_up_on_soon() -> None:
     app = make_tuner_app("redis://127.0.0.1:1/0", timeout_secs=0.5, redeliver_secs=30.0)
     began = time.monotonic()
     with pytest.raises(BrokerError):
-        send_chunk(app, CHUNK, target_key="0" * 64)
+        send_chunk(app, CHUNK, target_key="0" * 64, role=WorkerRole.BOTH)
     assert time.monotonic() - began < 3.0
 
 
@@ -73,9 +73,9 @@ def test_only_results_are_delivered_again_when_a_replica_was_killed(
     """Neither acknowledges: the chunk is the worker's, the result is the next replica's."""
     trial_id = _dispatched_trial(engine)
     app = make_tuner_app(own_valkey_url, timeout_secs=0.5, redeliver_secs=1.0)
-    send_chunk(app, CHUNK, target_key="5" * 64)
+    send_chunk(app, CHUNK, target_key="5" * 64, role=WorkerRole.BOTH)
     publish_result(make_app(own_valkey_url), _ok(trial_id))
-    queue = Queue(measure_queue("5" * 64), durable=True)
+    queue = Queue(work_queue("5" * 64, WorkerRole.BOTH), durable=True)
     chunks: list[object] = []
     results: list[object] = []
     with (

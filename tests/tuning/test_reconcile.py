@@ -6,6 +6,7 @@ import pytest
 
 from db.attempts import DispatchedTrial
 from db.fleet import FleetWorker
+from db.states import WorkerRole
 from services.tuning.reconcile import Verdict, judge
 from services.tuning.settings import TunerSettings
 
@@ -17,12 +18,13 @@ TRIAL = DispatchedTrial(
     job_id="job-1",
     search_id=1,
     target_id=1,
+    role=WorkerRole.BOTH,
     worker_id=None,
     age_secs=1.0,
     overdue=False,
 )
 STARTED = replace(TRIAL, started_attempts=1, worker_id="w")
-IDLE = FleetWorker(id="w", target_id=1, alive=True, accepts=True, holding=frozenset())
+IDLE = FleetWorker(id="w", target_id=1, role=WorkerRole.BOTH, alive=True, accepts=True, holding=frozenset())
 HOLDING = replace(IDLE, holding=frozenset({(7, 1)}))
 BUSY = replace(IDLE, holding=frozenset({(9, 1)}))
 OTHER = replace(IDLE, target_id=2)

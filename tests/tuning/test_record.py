@@ -35,7 +35,7 @@ def _body(**values: Any) -> str:
         "{}",
         "[" * 100_000,
         _body(kind="other"),
-        _body(version=2),
+        _body(version=99),
         _body(trial_id="1"),
         _body(trial_id=2**63),
         _body(attempt=-1),

@@ -12,7 +12,7 @@ from db.rounds import OpenTrials
 from db.searches import Search
 from db.states import DesiredState, JobState, Purpose, SearchState, TrialState
 from services.tuning.allocation import best_so_far
-from services.tuning.dispatch import Fairness, Waiting, chunk_size, deadline_secs, next_chunk, room
+from services.tuning.dispatch import Fairness, Waiting, chunk_size, deadline_secs, next_chunk
 from services.tuning.rounds import batch_size, round_is_due, share
 from services.tuning.settings import TunerSettings
 from workers.messages import MeasurePolicy
@@ -49,6 +49,7 @@ TASK = OpenTask(
     max_trials=10,
     max_trials_per_task=None,
     priority=0,
+    owner="tests",
     job_state=JobState.RUNNING,
     desired_state=DesiredState.RUNNING,
 )
@@ -62,6 +63,7 @@ def open_in(round_: int, **values: Any) -> OpenTrials:
         "job_state": JobState.RUNNING,
         "purpose": Purpose.SEARCH,
         "state": TrialState.QUEUED,
+        "built": False,
         "count": 1,
     }
     return OpenTrials(round=round_, **fields | values)
@@ -161,12 +163,6 @@ def test_a_chunk_aims_at_three_seconds_of_work(secs: float, size: int) -> None:
 def test_one_slow_trial_makes_no_small_chunks() -> None:
     quick, slow = {"build": 0.2}, {"build": 10.0}
     assert chunk_size([quick, slow, quick], SETTINGS) == 15
-
-
-def test_a_queue_takes_two_chunks_for_each_device() -> None:
-    assert room(5, devices=1, size=8, settings=SETTINGS) == 11
-    assert room(40, devices=2, size=8, settings=SETTINGS) == 0
-    assert room(0, devices=0, size=8, settings=SETTINGS) == 0
 
 
 def test_equal_jobs_take_turns_and_urgent_ones_do_not_wait() -> None:

@@ -11,14 +11,14 @@ from kombu import Connection
 from sqlalchemy import Engine
 
 from db.session import connect
-from db.states import JobState, Outcome, Purpose
+from db.states import JobState, Outcome, Purpose, WorkerRole
 from db.tables import JobRow, RecordRow, Row, SearchRow, TargetRow, TrialRow
 from services.tuning.main import serve
 from services.tuning.settings import TunerSettings
 from tests.tuning.rows import add_job, add_search, add_target, add_worker, heard, read, states
 from workers.app import make_app, publish_result, results_queue
 from workers.messages import MeasureChunk, TrialOrder, TrialOutcome, TrialStarted
-from workers.queues import measure_queue
+from workers.queues import work_queue
 
 WORKER = "worker-1"
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1}
@@ -31,7 +31,7 @@ class DrawingWorker(threading.Thread):
         super().__init__(daemon=True)
         self._app = make_app(broker_url)
         self._engine = engine
-        self._queue = measure_queue(target_key)
+        self._queue = work_queue(target_key, WorkerRole.BOTH)
         self._times = random.Random(1)
         self.stopping = threading.Event()
         self.measured: list[TrialOrder] = []

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from kombu import Consumer
 
-from db.states import Outcome, Purpose
+from db.states import Outcome, Purpose, WorkerRole
 from services.server import valkey
 from tests.servers import short_dir
 from tests.workers.conftest import EMPTY_TRACE, Bench
 from tests.workers.fleet import Fleet
 from workers.app import make_app, results_queue
 from workers.messages import TrialOutcome, TrialStarted, result_from_json
-from workers.queues import MEASURE_STEP, measure_queue
+from workers.queues import MEASURE_STEP, work_queue
 
-QUEUE = measure_queue("k" * 64)
+QUEUE = work_queue("k" * 64, WorkerRole.BOTH)
 
 
 class Farm:

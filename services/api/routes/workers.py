@@ -7,7 +7,7 @@ from checks.target import is_profile_name, key
 from db import workers
 from db.profiles import store_profile
 from db.session import reading, transaction
-from db.states import WorkerState
+from db.states import WorkerRole, WorkerState
 from db.targets import store_target
 from services.api.auth import Admin, JobsReader, WorkerToken
 from services.api.deps import EngineDep, IntakeDep, SettingsDep
@@ -23,7 +23,7 @@ from services.api.schemas_records import (
 )
 from services.api.targets import checked
 from services.api.worker_views import worker_view
-from workers.queues import measure_queue
+from workers.queues import work_queue
 
 router = APIRouter(prefix="/v1/workers", tags=["workers"])
 
@@ -53,7 +53,7 @@ def join(
         worker_id=worker_id,
         target=target,
         target_key=row.key,
-        queues=[measure_queue(row.key)],
+        queues=[work_queue(row.key, WorkerRole(body.role))],
         broker_url=settings.broker_url,
         heartbeat_secs=settings.heartbeat_secs,
     )
