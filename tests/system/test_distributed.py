@@ -1,63 +1,20 @@
 """The same roles as plain processes on PostgreSQL and Valkey, as a farm runs them, killed in the middle."""
 
 import contextlib
-import os
-import signal
 import socket
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 from sqlalchemy import make_url, text
 
 from db.session import connect
-from services.server.deathsig import DIE_WITH_PARENT
 from tests.system.modules import body
+from tests.system.roles import Roles
 from tests.system.service import Service, accounted
-
-_SERVER = [*DIE_WITH_PARENT, sys.executable, "-m", "services.server.cli"]
-
-
-class Farm:
-    """Roles started by hand; a role that was killed is started again by `start`."""
-
-    def __init__(self, home: Path, env: dict[str, str]) -> None:
-        self._home = home
-        self._env = {**os.environ, **env}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, role: str) -> None:
-        with (self._home / f"{role}.log").open("ab") as log:
-            self._processes[role] = subprocess.Popen([*_SERVER, role], env=self._env, stdout=log, stderr=log)
-
-    def kill(self, role: str) -> None:
-        self._processes[role].send_signal(signal.SIGKILL)
-        self._processes[role].wait()
-
-    def command(self, *words: str) -> str:
-        done = subprocess.run([*_SERVER, *words], env=self._env, check=True, capture_output=True, text=True)
-        return done.stdout
-
-    def stop(self) -> None:
-        children = [c for p in self._processes.values() for c in _children(p.pid)]
-        for process in reversed(self._processes.values()):
-            process.terminate()
-        for process in self._processes.values():
-            process.wait(20)
-        _gone, alive = psutil.wait_procs(children, timeout=5)
-        assert not alive, f"orphans: {[p.cmdline() for p in alive]}"
-
-
-def _children(pid: int) -> list[psutil.Process]:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return psutil.Process(pid).children(recursive=True)
-    return []
 
 
 @pytest.fixture
@@ -71,7 +28,7 @@ def database(postgres_url: str) -> str:
 
 
 @pytest.fixture
-def farm(database: str, valkey_url: str, tmp_path: Path) -> Iterator[tuple[Farm, Service]]:
+def farm(database: str, valkey_url: str, tmp_path: Path) -> Iterator[tuple[Roles, Service]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -84,11 +41,11 @@ def farm(database: str, valkey_url: str, tmp_path: Path) -> Iterator[tuple[Farm,
         "TILEFARM_WORK_DIR": str(tmp_path / "work"),
         "TILEFARM_PROFILES": "local",
     }
-    farm = Farm(tmp_path, env)
+    farm = Roles(tmp_path, env)
     farm.command("db", "upgrade")
     user = farm.command("token", "create", "user", "--scope", "admin").split()[-1]
     worker = farm.command("token", "create", "worker", "--scope", "worker").split()[-1]
-    farm = Farm(tmp_path, {**env, "TILEFARM_TOKEN": worker})
+    farm = Roles(tmp_path, {**env, "TILEFARM_TOKEN": worker})
     for role in ("api", "tuner", "worker"):
         farm.start(role)
     try:
@@ -113,7 +70,7 @@ def _wait_until_served(url: str, token: str) -> dict[str, object]:
 
 
 def test_a_job_survives_killing_worker_tuner_and_api_one_after_the_other(
-    farm: tuple[Farm, Service],
+    farm: tuple[Roles, Service],
 ) -> None:
     roles, service = farm
     job_id = service.submit(body("mm_relu", max_trials=48))["id"]

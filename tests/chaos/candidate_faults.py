@@ -1,0 +1,80 @@
+"""Candidates that attack the host: fork bomb, daemon, 1 TiB. The API refuses them; rows bring them in."""
+
+import hashlib
+import signal
+import time
+import zlib
+
+from tests.chaos import hostile
+from tests.chaos.farm import Farm
+from tests.chaos.fault import Fault, Injected, Mark
+from tests.system.modules import body
+
+_WAIT_SECS = 60.0
+_ARMED_TRIALS = 3
+
+
+def _armed(name: str, farm: Farm, job_id: str) -> Injected:
+    """Harmless while its reference is computed, then armed for a few trials, then harmless again."""
+    switch = farm.home / name
+    mark = Mark(farm, job_id)
+    evil = _submit_hostile(farm)
+    _wait_for_trials(farm, evil, 1)
+    switch.touch()
+    before = farm.audit.done(evil)
+    _wait_for_trials(farm, evil, before + _ARMED_TRIALS)
+    switch.unlink()
+    outcomes = farm.audit.ask(
+        "SELECT outcome, count(*) FROM trials WHERE job_id = %s AND purpose = 'search' GROUP BY outcome",
+        [evil],
+    )
+    note = "its job's outcomes: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes))
+    return Injected(times=_ARMED_TRIALS, recovery_secs=[mark.recovered()], jobs=[evil], note=note)
+
+
+def _submit_hostile(farm: Farm) -> str:
+    """A job whose workload's row is changed before any tuner has read it."""
+    text = hostile.module_text(farm.home)
+    request = body("mm", max_trials=8, options={"isolation_key": f"hostile-{time.monotonic_ns()}"})
+    farm.roles.signal("tuner", signal.SIGSTOP)
+    job = farm.service.submit({**request, "spaces": _space()})
+    farm.audit.execute(
+        """UPDATE workloads SET module_z = %s, module_sha256 = %s
+           WHERE id = (SELECT workload_id FROM tasks WHERE job_id = %s)""",
+        [zlib.compress(text.encode()), hashlib.sha256(text.encode()).hexdigest(), job["id"]],
+    )
+    farm.roles.signal("tuner", signal.SIGCONT)
+    return str(job["id"])
+
+
+def _space() -> dict[str, object]:
+    """The classroom's hand-written space of `mm`, as a trace: it leaves the harmful block alone."""
+    import tilefarm.space
+    from examples.classroom import mm_space, modules
+
+    schedule = hostile.tvm.s_tir.Schedule(modules()["mm"])
+    mm_space(schedule)
+    return {"main": {"traces": [tilefarm.space.trace_json(schedule)], "postprocs": [], "mutators": {}}}
+
+
+def _wait_for_trials(farm: Farm, job_id: str, count: int) -> None:
+    deadline = time.monotonic() + _WAIT_SECS
+    while farm.audit.done(job_id) < count:
+        open_ = farm.audit.ask("SELECT 1 FROM jobs WHERE id = %s AND finished_at IS NULL", [job_id])
+        if not open_ or time.monotonic() > deadline:
+            return
+        time.sleep(0.01)
+
+
+CANDIDATE_FAULTS = tuple(
+    Fault(
+        name=f"{words} in a candidate",
+        inject=lambda farm, job_id, name=name: _armed(name, farm, job_id),
+        trials=96,
+    )
+    for name, words in (
+        (hostile.FORK_BOMB, "fork bomb"),
+        (hostile.TEBIBYTE, "1 TiB allocation"),
+        (hostile.DAEMON, "setsid daemon"),
+    )
+)

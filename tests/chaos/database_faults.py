@@ -1,0 +1,85 @@
+"""PostgreSQL restarts in the middle of a transaction, has no connection left, and no disk."""
+
+import contextlib
+import signal
+import time
+
+import psycopg
+
+from tests.chaos.disk import full
+from tests.chaos.farm import Farm, Setup
+from tests.chaos.fault import Fault, Injected, Mark
+from tests.chaos.worker_faults import cannot_mount
+
+_WAIT_SECS = 30.0
+_HELD_SECS = 8.0
+_FULL_SECS = 8.0
+_CONNECTIONS = 40
+_WRITING = """SELECT count(*) FROM pg_stat_activity
+              WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
+
+
+def _restarted(farm: Farm, job_id: str) -> Injected:
+    """Immediate shutdown, as a crash, at a moment at which a transaction has written and not committed."""
+    secs = []
+    for _ in range(3):
+        mark = Mark(farm, job_id)
+        with psycopg.connect(farm.postgres.dsn(), autocommit=True) as connection:
+            deadline = time.monotonic() + _WAIT_SECS
+            while not connection.execute(_WRITING).fetchone()[0]:
+                assert time.monotonic() < deadline, "no transaction was seen writing"
+        farm.postgres.end(signal.SIGQUIT)
+        farm.postgres.start()
+        mark.restart_clock()
+        secs.append(mark.recovered())
+    return Injected(times=3, recovery_secs=secs)
+
+
+def _pool_exhausted(farm: Farm, job_id: str) -> Injected:
+    """All connections of the farm are broken, and others take every place of the server."""
+    mark = Mark(farm, job_id)
+    held = []
+    with contextlib.ExitStack() as stack:
+        own = stack.enter_context(psycopg.connect(farm.postgres.dsn(), autocommit=True))
+        own.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        deadline = time.monotonic() + _HELD_SECS
+        while time.monotonic() < deadline:
+            try:
+                held.append(stack.enter_context(psycopg.connect(farm.postgres.dsn())))
+            except psycopg.OperationalError:
+                time.sleep(0.05)
+    mark.restart_clock()
+    note = f"{len(held)} of {_CONNECTIONS} places held for {_HELD_SECS:.0f} s"
+    return Injected(times=1, recovery_secs=[mark.recovered()], note=note)
+
+
+def _disk_full(farm: Farm, job_id: str) -> Injected:
+    mark = Mark(farm, job_id)
+    with full(farm.small_disk):
+        time.sleep(_FULL_SECS)
+    mark.restart_clock()
+    said = farm.postgres.log.read_text(errors="replace").count("No space left on device")
+    assert said, "PostgreSQL did not notice that its disk was full"
+    note = f"full for {_FULL_SECS:.0f} s; PostgreSQL said so {said} times"
+    return Injected(times=1, recovery_secs=[mark.recovered()], note=note)
+
+
+DATABASE_FAULTS = (
+    Fault(name="PostgreSQL restarted mid-transaction", inject=_restarted, trials=96),
+    Fault(
+        name="PostgreSQL's connections exhausted",
+        inject=_pool_exhausted,
+        setup=Setup(postgres_options=(f"max_connections={_CONNECTIONS}",)),
+        trials=96,
+    ),
+    Fault(
+        name="PostgreSQL's disk full",
+        inject=_disk_full,
+        setup=Setup(small_disk="postgres"),
+        unable=cannot_mount,
+        trials=96,
+    ),
+)
