@@ -1,14 +1,16 @@
 """Records as responses."""
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
 
+from db.imports import Progress
 from db.records import Record
-from services.api.schemas_records import FoundRecord, RecordView
+from services.api.schemas_records import FoundRecord, RecordView, VerificationView
 from services.api.views import gflops
 
 
-def record_view(record: Record) -> RecordView:
+def record_view(record: Record, verification: Progress | None = None) -> RecordView:
     return RecordView(
         id=record.id,
         workload=record.shash,
@@ -24,6 +26,7 @@ def record_view(record: Record) -> RecordView:
         device_class=record.device_class,
         trial_id=record.trial_id,
         signing_key_id=record.signing_key_id,
+        verification=None if verification is None else VerificationView(**dataclasses.asdict(verification)),
         created_at=record.created_at,
     )
 

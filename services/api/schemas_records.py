@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from db.states import RecordState
+from db.imports import Verification
+from db.states import Outcome, RecordState
 from services.api.schemas import MAX_BIGINT, PlainName, TargetRequest
 
 _SHASH = r"^[0-9a-f]{16}$"
@@ -65,6 +66,19 @@ class LookupAnswer(_Response):
     missing: list[Missing]
 
 
+class VerificationView(_Response):
+    """What became of an imported record."""
+
+    #: waiting, measuring, refuted, measured (what stands is faster), or published.
+    state: Verification
+    outcome: Outcome | None
+    error: str | None
+    #: Median of the farm's own times, seconds.
+    latency_secs: float | None
+    #: The record that was published of it.
+    published_id: int | None
+
+
 class RecordView(_Response):
     id: int
     workload: str
@@ -81,6 +95,8 @@ class RecordView(_Response):
     trial_id: int | None
     #: None where it is not signed.
     signing_key_id: str | None
+    #: Of a quarantined record; None of all others.
+    verification: VerificationView | None
     created_at: datetime
 
 
@@ -124,6 +140,26 @@ class ImportAnswer(_Response):
     #: How many were known already.
     known: int
     refused: list[RefusedRecord]
+
+
+class VerifyImports(_Request):
+    """Which quarantined records the farm is to measure itself."""
+
+    target: TargetRequest
+    tvm_version: TvmVersion
+    #: Structural hashes; all that were imported where it is empty.
+    workloads: list[Shash] = Field(default_factory=list, max_length=1000)
+    #: Of each workload so many, those first that claim to be fastest.
+    top: int = Field(default=3, ge=1, le=64)
+    priority: int = Field(default=0, ge=-100, le=100)
+
+
+class VerifyAnswer(_Response):
+    #: The job that measures them.
+    job_id: str
+    workloads: int
+    #: Ids of the quarantined records.
+    records: list[int]
 
 
 class RecordPage(_Response):

@@ -13,6 +13,7 @@ from checks.target import TargetError, canonical, is_profile_name, is_tag, key
 from db.profiles import find_profile
 from db.session import reading
 from services.api.errors import InvalidError
+from services.api.intake import Intake
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,19 @@ class TargetAsking(Protocol):
     """An intake child, or what opens one on demand."""
 
     def target(self, target: Mapping[str, Any]) -> dict[str, Any]: ...
+
+
+class AskOnDemand:
+    """Opens a child only for what needs TVM: a tag. A target's own form is enough to find records by."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    def target(self, target: Mapping[str, Any]) -> dict[str, Any]:
+        if set(target) != {"tag"}:
+            return dict(target)
+        with self._intake.open() as child:
+            return child.target(target)
 
 
 def resolve(engine: Engine, target: str | Mapping[str, Any], child: TargetAsking) -> NamedTarget:

@@ -14,12 +14,13 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DataError, IntegrityError
 
 from db import attempts, fleet, progress, searches
+from db.imports import IMPORTED
 from db.progress import OpenTask
 from db.searches import Search
 from db.session import reading, transaction
 from db.states import Purpose, SearchState, TrialState
 from services.signing import Signer
-from services.tuning import intents, plan, reconcile, rounds, settle
+from services.tuning import imports, intents, plan, reconcile, rounds, settle
 from services.tuning.allocation import Allocation
 from services.tuning.ending import is_ending, is_exhausted, reference_failure
 from services.tuning.errors import FarmError, LeaseLostError, TuningError
@@ -163,6 +164,10 @@ class Tuner:
         if self._host.busy(search.id) or time.monotonic() < self._not_before.get(search.id, 0.0):
             return
         if not rounds.wants_candidates(snapshot, search):
+            return
+        if search.strategy == IMPORTED and not snapshot.cancelled.get(search.id):
+            ids = {task.id for task in snapshot.tasks_of(search.id) if task.runs}
+            imports.add_imports(self._engine, self._leases[search.id], payers=ids)
             return
         payers = allocation.payers(search)
         count = len(rounds.share(payers, rounds.batch_size(search, self._settings)))

@@ -67,3 +67,31 @@ def test_who_may_not_and_what_does_not_read_is_refused(bring):
     ):
         told = problem(bring(**fields), 422)
         assert code is None or told["code"] == code
+
+
+def test_imports_are_measured_again_by_a_job_of_whoever_asks(api, bring):
+    reorder = [[["GetSBlock", [], ["C", "main"], ["b0"]]], []]
+    records = [{"trace": trace, "run_secs": [secs]} for trace, secs in (([[], []], 2e-4), (reorder, 1e-4))]
+    answer = bring(records=records).json()
+    slow, fast = answer["quarantined"]
+    asked = {"target": TARGET, "tvm_version": TVM, "top": 1}
+    made = api("POST", "/v1/records:verify", as_="importer", json=asked)
+    assert made.status_code == 201, made.text
+    assert (made.json()["records"], made.json()["workloads"]) == ([fast], 1)
+    job = api("GET", f"/v1/jobs/{made.json()['job_id']}").json()
+    assert (job["owner"], job["strategy"], job["max_trials"]) == ("importer", "imported", 1)
+    assert [task["workload"] for task in job["tasks"]] == [answer["workload"]]
+    states = {
+        record["id"]: record["verification"]["state"]
+        for record in api("GET", "/v1/records", params={"state": "quarantined"}).json()["records"]
+    }
+    assert states == {slow: "waiting", fast: "measuring"}
+    assert api("GET", f"/v1/records/{slow}").json()["verification"]["state"] == "waiting"
+    # What is under way is not asked for twice.
+    again = api(
+        "POST", "/v1/records:verify", as_="importer", json=asked | {"workloads": [answer["workload"]]}
+    )
+    assert again.json()["records"] == [slow]
+    none = problem(api("POST", "/v1/records:verify", as_="importer", json=asked), 404)
+    assert none["code"] == "nothing_to_verify"
+    assert api("POST", "/v1/records:verify", as_="consumer", json=asked).status_code == 403

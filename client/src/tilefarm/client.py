@@ -165,6 +165,18 @@ class Client:
         }
         return self.http.ask("/v1/records:import", body)
 
+    def verify_imports(
+        self,
+        target: Mapping[str, Any] | str,
+        *,
+        tvm_version: str,
+        top: int = 3,
+        workloads: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """{"job_id", "workloads": n, "records": [ids]}: the farm measures what was imported, on that job."""
+        body = {"target": target, "tvm_version": tvm_version, "top": top, "workloads": list(workloads)}
+        return self.http.post("/v1/records:verify", body)
+
     def lookup_if_changed(
         self, target: Mapping[str, Any], *, tvm_version: str, workloads: Sequence[str], etag: str
     ) -> dict[str, Any] | None:

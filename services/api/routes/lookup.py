@@ -2,8 +2,8 @@
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import ValidationError
@@ -16,7 +16,6 @@ from services.api.auth import AnyToken, RecordsReader
 from services.api.deps import EngineDep, IntakeDep, SettingsDep, TrafficDep
 from services.api.errors import InvalidError, NotFoundError
 from services.api.ids import ProfileName
-from services.api.intake import Intake
 from services.api.record_views import found_record, lookup_etag
 from services.api.schemas_records import (
     FoundRecord,
@@ -26,7 +25,7 @@ from services.api.schemas_records import (
     ProfileList,
     ProfileView,
 )
-from services.api.targets import NamedTarget, resolve
+from services.api.targets import AskOnDemand, NamedTarget, resolve
 
 router = APIRouter(prefix="/v1", tags=["lookup"])
 _WORTH_COMPRESSING_BYTES = 1_000
@@ -50,19 +49,6 @@ class _Shared:
         self.settings = settings
         self.traffic = traffic
         self.accept_encoding = accept_encoding
-
-
-class _AskOnDemand:
-    """Opens a child only for what needs TVM: a tag. A target's own form is enough to look records up."""
-
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
-    def target(self, target: Mapping[str, Any]) -> dict[str, Any]:
-        if set(target) != {"tag"}:
-            return dict(target)
-        with self._intake.open() as child:
-            return child.target(target)
 
 
 @router.post("/lookup", response_model=LookupAnswer)
@@ -95,7 +81,7 @@ def _answer(body: Lookup, shared: _Shared) -> LookupAnswer:
     most = shared.settings.max_lookup_workloads
     if len(body.workloads) > most:
         raise InvalidError("too_many_workloads", f"a lookup asks for at most {most} workloads")
-    target = resolve(shared.engine, body.target, _AskOnDemand(shared.intake))
+    target = resolve(shared.engine, body.target, AskOnDemand(shared.intake))
     shashes = list(dict.fromkeys(body.workloads))
     with reading(shared.engine) as session:
         records = current_records(

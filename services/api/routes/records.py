@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from db.imports import verifications
 from db.records import list_records, read_record
 from db.session import reading
 from db.states import RecordState
@@ -15,7 +16,15 @@ from services.api.ids import RowId
 from services.api.importing import import_records
 from services.api.paging import PageSize, PageToken, id_place, id_token
 from services.api.record_views import record_view
-from services.api.schemas_records import ImportAnswer, ImportRecords, RecordDetail, RecordPage
+from services.api.schemas_records import (
+    ImportAnswer,
+    ImportRecords,
+    RecordDetail,
+    RecordPage,
+    VerifyAnswer,
+    VerifyImports,
+)
+from services.api.verifying import verify_imports
 
 router = APIRouter(prefix="/v1/records", tags=["records"])
 
@@ -41,9 +50,10 @@ def list_all_records(
             shash=workload,
             states=state or (),
         )
-    more, records = len(records) > page_size, records[:page_size]
+        more, records = len(records) > page_size, records[:page_size]
+        verified = verifications(session, [record.id for record in records])
     return RecordPage(
-        records=[record_view(record) for record in records],
+        records=[record_view(record, verified.get(record.id)) for record in records],
         next_page_token=id_token(records[-1].id) if more else None,
     )
 
@@ -54,9 +64,11 @@ def show_record(record_id: RowId, token: RecordsReader, engine: EngineDep) -> Re
     del token
     with reading(engine) as session:
         record = read_record(session, record_id)
+        verified = verifications(session, [record_id])
     if record is None:
         raise NotFoundError("record_not_found", f"there is no record {record_id}")
-    return RecordDetail(**dict(record_view(record)), trace=json.loads(record.trace), module=record.module)
+    view = record_view(record, verified.get(record_id))
+    return RecordDetail(**dict(view), trace=json.loads(record.trace), module=record.module)
 
 
 @router.post(":import")
@@ -65,3 +77,11 @@ def import_for_quarantine(
 ) -> ImportAnswer:
     """Records that others measured, of one workload. They are `quarantined`: no lookup returns them."""
     return import_records(body, token.name, engine=engine, intake=intake)
+
+
+@router.post(":verify", status_code=201)
+def verify_quarantined(
+    body: VerifyImports, token: RecordsImporter, engine: EngineDep, intake: IntakeDep
+) -> VerifyAnswer:
+    """A job that measures quarantined records again, and publishes those that hold and win."""
+    return verify_imports(body, token.name, engine=engine, intake=intake)

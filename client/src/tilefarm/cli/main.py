@@ -7,7 +7,19 @@ from collections.abc import Sequence
 
 import httpx
 
-from tilefarm.cli import coverage, doctor, export, importing, jobs, lock, lookup, output, stats, submit
+from tilefarm.cli import (
+    coverage,
+    doctor,
+    export,
+    importing,
+    jobs,
+    lock,
+    lookup,
+    output,
+    stats,
+    submit,
+    verifying,
+)
 from tilefarm.cli.exits import HELP, Exit
 from tilefarm.cli.sources import SourceError
 from tilefarm.client import Client
@@ -73,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False, parents=[connection])
     shared.add_argument("-o", "--output", choices=["text", "json"], default="text")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for group in (submit, jobs, lookup, coverage, export, importing, stats, doctor):
+    for group in (submit, jobs, lookup, coverage, export, importing, verifying, stats, doctor):
         group.add(commands, shared)
     lock.add(commands, connection)
     return parser
