@@ -22,7 +22,7 @@ from services.api.events import EventPoller
 from services.api.intake import PRELOAD, Intake, Spawning
 from services.api.lookup_traffic import LookupTraffic
 from services.api.request_times import RequestTimes, TimeRequests
-from services.api.routes import health, jobs, lookup, records, signing_keys, tasks, workers
+from services.api.routes import artifacts, health, jobs, lookup, records, signing_keys, tasks, workers
 from services.api.settings import ApiSettings
 from services.dashboard import mount as dashboard
 
@@ -54,10 +54,12 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
     errors.install(app)
     app.add_exception_handler(OperationalError, _on_database)
     app.add_exception_handler(InterfaceError, _on_database)
-    app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(
+        BodyLimit, max_body_bytes=settings.max_body_bytes, max_binary_bytes=settings.max_artifact_bytes
+    )
     app.add_middleware(AccessLog)
     app.add_middleware(TimeRequests, times=app.state.request_times)
-    for routes in (jobs, tasks, records, signing_keys, lookup, workers, health):
+    for routes in (jobs, tasks, records, signing_keys, lookup, workers, artifacts, health):
         app.include_router(routes.router)
     dashboard.install(app)
     return app

@@ -13,6 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from services.api.errors import ApiError, BadRequestError, TooLargeError, UnsupportedError, problem_response
 
 SHA256_KEY = "tilefarm.body_sha256"
+#: Of artifacts.
+BINARY_TYPE = "application/octet-stream"
+BINARY_PREFIX = "/v1/artifacts/"
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -20,16 +23,17 @@ _GZIP = 16 + zlib.MAX_WBITS
 class BodyLimit:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, *, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, max_body_bytes: int, max_binary_bytes: int = 0) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
+        self._max_binary_bytes = max_binary_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in _WITH_BODY:
             await self._app(scope, receive, send)
             return
         try:
-            body = await self._read(Headers(scope=scope), receive)
+            body = await self._read(scope, receive)
         except ApiError as error:
             await problem_response(error)(scope, receive, send)
             return
@@ -41,10 +45,13 @@ class BodyLimit:
         ] + [(b"content-length", str(len(body)).encode())]
         await self._app(scope, _replay(body, receive), send)
 
-    async def _read(self, headers: Headers, receive: Receive) -> bytes:
+    async def _read(self, scope: Scope, receive: Receive) -> bytes:
+        headers = Headers(scope=scope)
+        binary = scope["method"] == "PUT" and scope["path"].startswith(BINARY_PREFIX)
+        most_bytes = self._max_binary_bytes if binary else self._max_body_bytes
         declared = headers.get("content-length", "")
-        if declared.isdecimal() and len(declared) < 20 and int(declared) > self._max_body_bytes:
-            raise self._too_large()
+        if declared.isdecimal() and len(declared) < 20 and int(declared) > most_bytes:
+            raise _too_large(most_bytes)
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip"):
             raise UnsupportedError("unsupported_encoding", "a body is sent plain or as gzip")
@@ -56,31 +63,33 @@ class BodyLimit:
                 raise BadRequestError("disconnected", "the client went away")
             piece = message.get("body", b"")
             received_bytes += len(piece)
-            body += self._inflate(inflater, piece, len(body)) if inflater is not None else piece
-            if len(body) > self._max_body_bytes or received_bytes > self._max_body_bytes:
-                raise self._too_large()
+            body += piece if inflater is None else _inflate(inflater, piece, most_bytes + 1 - len(body))
+            if len(body) > most_bytes or received_bytes > most_bytes:
+                raise _too_large(most_bytes)
             more = message.get("more_body", False)
         if inflater is not None and not inflater.eof:
             raise BadRequestError("malformed_gzip", "the gzip body ends early")
         if body:
-            _require_json(headers)
+            _require_type(headers, BINARY_TYPE if binary else "application/json")
         return bytes(body)
 
-    def _inflate(self, inflater: Any, piece: bytes, have_bytes: int) -> bytes:
-        try:
-            inflated: bytes = inflater.decompress(piece, self._max_body_bytes + 1 - have_bytes)
-        except zlib.error:
-            raise BadRequestError("malformed_gzip", "the body is not gzip") from None
-        return inflated
 
-    def _too_large(self) -> TooLargeError:
-        return TooLargeError("body_too_large", f"a body has at most {self._max_body_bytes} bytes")
+def _inflate(inflater: Any, piece: bytes, most_bytes: int) -> bytes:
+    try:
+        inflated: bytes = inflater.decompress(piece, most_bytes)
+    except zlib.error:
+        raise BadRequestError("malformed_gzip", "the body is not gzip") from None
+    return inflated
 
 
-def _require_json(headers: Headers) -> None:
+def _too_large(most_bytes: int) -> TooLargeError:
+    return TooLargeError("body_too_large", f"a body has at most {most_bytes} bytes")
+
+
+def _require_type(headers: Headers, wanted: str) -> None:
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise UnsupportedError("unsupported_media_type", "a body is sent as application/json")
+    if media_type != wanted:
+        raise UnsupportedError("unsupported_media_type", f"a body is sent as {wanted} here")
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

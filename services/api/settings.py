@@ -29,6 +29,8 @@ class ApiSettings(FileSettings):
 
     #: Of a request, also after decompression.
     max_body_bytes: int = Field(default=4 << 20, gt=0)
+    #: Of what one worker builds for another (a kernel, a reference), before it is compressed.
+    max_artifact_bytes: int = Field(default=64 << 20, gt=0)
     max_trials: int = Field(default=1_000_000, gt=0)
     #: Where a job names no budget.
     default_max_trials: int = Field(default=256, gt=0)
