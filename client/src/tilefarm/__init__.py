@@ -29,6 +29,7 @@ from tilefarm.errors import (
 )
 from tilefarm.jobs import Job
 from tilefarm.miss import Miss
+from tilefarm.model_tuning import tune_relax
 from tilefarm.stats import Stats
 from tilefarm.tune import submit, tune_tir
 from tilefarm.version import VERSION
@@ -68,6 +69,7 @@ __all__ = [
     "__version__",
     "connect",
     "submit",
+    "tune_relax",
     "tune_tir",
 ]
 

@@ -16,7 +16,7 @@ TilefarmError
  ├── TargetError             the target is not one that the service tunes for
  ├── TraceError              a trace is not one that a schedule may contain
  ├── SignatureError          a record is not signed by a key that is trusted
- ├── CannotTravelError       an argument of `tune_tir` that means something only in this process
+ ├── CannotTravelError       an argument of `tune_tir` or `tune_relax` that means something only here
  └── JobFailedError          the job ended without a result
 
 A lookup inside a compile raises none of these: it answers None and says why (tilefarm.database).
@@ -132,7 +132,7 @@ class CannotTravelError(TilefarmError, TypeError):
     """An argument means something only in this process."""
 
     def __init__(self, argument: str, detail: str) -> None:
-        super().__init__(f"tune_tir({argument}=...): {detail}")
+        super().__init__(f"{argument}: {detail}")
         self.argument = argument
 
 

@@ -89,6 +89,18 @@ def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind 
         name=name,
         priority=priority,
     )
+    return tuned(job, work_dir, url=url, token=token, transport=transport)
+
+
+def tuned(
+    job: Job,
+    work_dir: str | Path,
+    *,
+    url: str | None,
+    token: str | None,
+    transport: httpx.BaseTransport | None,
+) -> "RemoteDatabase":
+    """Follows a job to its end; then the Database that has its records."""
     _follow(job, Path(work_dir) / "logs" / "tilefarm.log", sys.stderr)
     found = connect(url, token, transport=transport)
     found.refresh()  # a compile before this one may have left a miss in the cache
