@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from bench import breakdown, device_path, memory, policy, strategies, versus
+from bench import breakdown, device_path, memory, million, policy, strategies, versus
 
 _COMMANDS = {
     "stock": (versus, "the service against stock ms.tune_tir"),
@@ -11,6 +11,7 @@ _COMMANDS = {
     "policy": (policy, "rank agreement of the measure policy with a long careful reference"),
     "memory": (memory, "the worker's memory over thousands of candidates"),
     "device": (device_path, "what a candidate costs on its way through a worker, beside LLVM alone"),
+    "million": (million, "times of the queries on a database of 1,000,000 trials"),
     "profile": (breakdown, "where the seconds of a run go"),
 }
 

@@ -18,6 +18,8 @@ from workers.messages import MeasurePolicy
 
 #: Measured before the clock starts: the fork server, the reference and the disk's cache are warm then.
 _WARM_UP = 4
+#: Traces whose build is taken apart.
+_SAMPLE = 16
 _LLVM = ("LLVM IR", "machine code")
 _STAGES = ("start", "replay", "build", "wait", "load", "check", "measure", "end")
 

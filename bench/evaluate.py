@@ -18,6 +18,7 @@ import numpy as np
 
 from bench.processes import ask, order_and_answer
 from tuner.tvm_light import load_tvm
+from workers.timing import take_cores
 
 _FLUSH_BYTES = 64 << 20
 _MOST_CALLS = 100_000
@@ -127,6 +128,8 @@ def _evaluate(order: dict[str, Any]) -> list[dict[str, Any]]:
     from tvm.s_tir.schedule import Trace
 
     assert os.environ["TVM_NUM_THREADS"] == str(order["target"]["num-cores"])
+    # Unbound, two of the threads may share a core for seconds.
+    take_cores(sorted(os.sched_getaffinity(0))[: int(order["target"]["num-cores"])])
     target = tvm.target.Target(order["target"])
     untuned = tvm.ir.load_json(order["module"])
     inputs = _inputs(untuned["main"])

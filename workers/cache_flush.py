@@ -19,11 +19,16 @@ _LINE_BYTES = 64
 _SWEEP_BYTES = 256 << 20
 
 
-def flusher(tensors: Sequence[Any], *, target: Any, x86: bool | None = None) -> Callable[[], None]:
-    """A function that flushes `tensors` (TVM's, on the CPU); `x86` is the host's unless given."""
+def flusher(
+    tensors: Sequence[Any], *, target: Any, cpus: Sequence[int], x86: bool | None = None
+) -> Callable[[], None]:
+    """A function that flushes `tensors` (TVM's, on the CPU) out of the caches of `cpus`.
+
+    `x86` is the host's unless given.
+    """
     if platform.machine() == "x86_64" if x86 is None else x86:
         return _by_lines(tensors, target)
-    return _by_sweep()
+    return _by_sweep(cpus)
 
 
 def _by_lines(tensors: Sequence[Any], target: Any) -> Callable[[], None]:
@@ -43,15 +48,15 @@ def _by_lines(tensors: Sequence[Any], target: Any) -> Callable[[], None]:
     return run
 
 
-def _by_sweep() -> Callable[[], None]:
+def _by_sweep(cpus: Sequence[int]) -> Callable[[], None]:
     swept = np.zeros(_SWEEP_BYTES, dtype=np.uint8)
-    cpus = os.sched_getaffinity(0)
 
     def run() -> None:
+        own = os.sched_getaffinity(0)
         for cpu in cpus:
             os.sched_setaffinity(0, {cpu})
             swept.__iadd__(1)
-        os.sched_setaffinity(0, cpus)
+        os.sched_setaffinity(0, own)
 
     return run
 

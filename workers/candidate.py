@@ -6,12 +6,9 @@ that Python can see is answered as an outcome; the others its parent reads from 
 
 Order in: {"module", "trace", "target", "policy", "linker", "reference": directory}, with the library as a
 blob where it was built before. Out: {"built": true, "stage_secs"}, or at once the final answer {"outcome",
-"run_secs", "error", "stage_secs"}. Token in: {"cpus", "threads", "best_latency_secs"}. Out: final answer.
+"run_secs", "error", "stage_secs"}. Token in: {"cpus", "best_latency_secs"}. Out: final answer.
 """
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +18,10 @@ from tuner.target import make_target
 from tuner.tvm_light import load_tvm
 from workers.arguments import Arguments
 from workers.cache_flush import flusher
-from workers.messages import MAX_ERROR_CHARS, MeasurePolicy
+from workers.messages import MeasurePolicy
 from workers.program import ENTRY, Program, compile_module, link, load_library, load_module, replay
 from workers.reference_files import read_reference
+from workers.stages import Ended, Stages
 from workers.timing import cut_off, probe, repeats, take_cores, timed_call
 
 #: A first run that takes more than this share of the time limit stays the only one.
@@ -32,37 +30,9 @@ _ONE_RUN_SHARE = 0.25
 _EARLY_BYTES = 64 << 20
 
 
-class _Ended(Exception):  # noqa: N818 - carries an outcome, not an error
-    """The candidate has its outcome."""
-
-    def __init__(self, outcome: Outcome, error: str, run_secs: list[float] | None = None) -> None:
-        super().__init__(error)
-        self.outcome = outcome
-        self.error = error
-        self.run_secs = run_secs
-
-
-class _Stages:
-    def __init__(self) -> None:
-        self.secs: dict[str, float] = {}
-
-    @contextmanager
-    def stage(self, name: str, failure: Outcome) -> Iterator[None]:
-        """Count the stage's seconds; whatever it raises becomes its outcome."""
-        began = time.perf_counter()
-        try:
-            yield
-        except _Ended:
-            raise
-        except Exception as error:  # the child-process boundary: a candidate's failure is data
-            raise _Ended(failure, describe(error)) from error
-        finally:
-            self.secs[name] = self.secs.get(name, 0.0) + time.perf_counter() - began
-
-
 def run(channel: Channel) -> None:
     order, blobs = channel.recv()
-    stages = _Stages()
+    stages = Stages()
     try:
         program = _load(blobs[0], order, stages) if blobs else _build(order, stages)
         with stages.stage("load", Outcome.RUN_ERROR):
@@ -74,19 +44,12 @@ def run(channel: Channel) -> None:
         policy = MeasurePolicy.from_json(order["policy"])
         run_secs = _measure(program, arguments, token, policy, stages, target=order["target"])
         answer: dict[str, Any] = {"outcome": Outcome.OK, "run_secs": run_secs, "error": None}
-    except _Ended as ended:
-        answer = {"outcome": ended.outcome, "run_secs": ended.run_secs, "error": ended.error}
+    except Ended as ended:
+        answer = ended.answer()
     channel.send({**answer, "stage_secs": stages.secs})
 
 
-def describe(error: BaseException) -> str:
-    """The last lines of an exception's text: TVM puts a trace of its own code before the reason."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = " | ".join(lines[-6:]) or "no message"
-    return f"{type(error).__name__}: {text}"[:MAX_ERROR_CHARS]
-
-
-def _build(order: dict[str, Any], stages: _Stages) -> Program:
+def _build(order: dict[str, Any], stages: Stages) -> Program:
     with stages.stage("replay", Outcome.REJECTED):
         scheduled = replay(load_module(order["module"]), order["trace"])
     with stages.stage("build", Outcome.BUILD_ERROR):
@@ -94,7 +57,7 @@ def _build(order: dict[str, Any], stages: _Stages) -> Program:
         return link(runtime, linker=order["linker"], directory=Path.cwd())
 
 
-def _load(library: bytes, order: dict[str, Any], stages: _Stages) -> Program:
+def _load(library: bytes, order: dict[str, Any], stages: Stages) -> Program:
     """What another child has built from the same order."""
     with stages.stage("build", Outcome.BUILD_ERROR):
         load_tvm(str(order["target"]["kind"]))
@@ -106,13 +69,13 @@ def _measure(
     arguments: Arguments,
     token: dict[str, Any],
     policy: MeasurePolicy,
-    stages: _Stages,
+    stages: Stages,
     *,
     target: dict[str, Any],
 ) -> list[float]:
     tvm = load_tvm()
     with stages.stage("load", Outcome.RUN_ERROR):
-        take_cores(token["cpus"], token["threads"])
+        take_cores(token["cpus"])
         if not arguments.tensors:
             arguments.fill()
     tensors, best_secs = arguments.tensors, token["best_latency_secs"]
@@ -129,7 +92,7 @@ def _measure(
         probe_secs = timed_call(call, limit)
         error = arguments.difference()
         if error is not None:
-            raise _Ended(Outcome.WRONG_OUTPUT, error)
+            raise Ended(Outcome.WRONG_OUTPUT, error)
     with stages.stage("measure", Outcome.RUN_ERROR):
         arguments.refill()
         if probe_secs > _ONE_RUN_SHARE * policy.run_timeout_secs:
@@ -137,8 +100,10 @@ def _measure(
         probe_secs = probe(call, limit)
         if limit is not None and probe_secs > limit.limit_secs:
             ratio = probe_secs / limit.limit_secs * policy.cut_off_ratio
-            raise _Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
-        flush = flusher(tensors, target=make_target(target)) if policy.flush_cache else None
+            raise Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
+        flush = None
+        if policy.flush_cache:
+            flush = flusher(tensors, target=make_target(target), cpus=token["cpus"])
         return repeats(
             call, evaluate, estimate_secs=probe_secs, policy=policy, best_secs=best_secs, flush=flush
         )

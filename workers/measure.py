@@ -6,7 +6,6 @@ built while one is measured.
 """
 
 import dataclasses
-import hashlib
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
@@ -22,23 +21,27 @@ from workers.artifacts import ArtifactStore, artifact_key
 from workers.build_limit import BuildTimes
 from workers.cores import Cores, divide
 from workers.device import Device
-from workers.errors import ReferenceFailed
+from workers.errors import ArtifactLost, ArtifactRefused, ArtifactUnwanted, ReferenceFailed
+from workers.fetched import FetchedKernels, FetchedReferences
 from workers.holding import Attempt, Holding
 from workers.messages import (
     MAX_ERROR_CHARS,
     REFERENCE_ERROR,
     MeasureChunk,
     MessageError,
+    Result,
     TrialOrder,
     TrialOutcome,
     TrialStarted,
+    TrialUnbuilt,
+    checked_module,
     unpack_text,
 )
 from workers.plan import Planned, Tally, plan
 from workers.reference import ReferenceCache
 from workers.shot import Shot, ShotResult, Token
 
-Publish = Callable[[TrialStarted | TrialOutcome], None]
+Publish = Callable[[Result], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,8 +50,9 @@ class Measurer:
 
     server: ForkServer
     device: Device
-    references: ReferenceCache
-    artifacts: ArtifactStore
+    references: ReferenceCache | FetchedReferences
+    #: Where a kernel may be without being built; FetchedKernels: it must be.
+    artifacts: ArtifactStore | FetchedKernels
     holding: Holding
     #: The linker's path; None: code is loaded in process.
     linker: str | None
@@ -72,17 +76,17 @@ class Measurer:
 
         Raises MessageError where the chunk does not read, SandboxError where the farm itself fails.
         """
-        module_text = unpack_text(chunk.module)
+        module_text = checked_module(chunk)
         attempts = [Attempt(order.trial_id, order.attempt) for order in chunk.trials]
         self.holding.take(attempts)
         try:
-            digest = hashlib.sha256(module_text.encode()).hexdigest()
-            if digest != chunk.module_sha256:
-                raise MessageError(f"the module's hash is {digest}, not {chunk.module_sha256}")
             reference = self.references.get(chunk, module_text, holding=self.holding, attempts=attempts)
             _Run(measurer=self, chunk=chunk, module_text=module_text, reference=reference).run()
         except ReferenceFailed as error:
             self._fail_all(chunk.trials, str(error))
+        except ArtifactLost as error:
+            for order in chunk.trials:
+                self.give_back(order, str(error))
         finally:
             self.holding.release(attempts)
 
@@ -90,6 +94,13 @@ class Measurer:
         self.publish(
             TrialStarted(trial_id=attempt.trial_id, attempt=attempt.attempt, worker_id=self.worker_id())
         )
+
+    def give_back(self, order: TrialOrder, reason: str) -> None:
+        """What was built of it is gone: it is built again."""
+        attempt = Attempt(order.trial_id, order.attempt)
+        if not self.holding.dropped(attempt):
+            self.publish(TrialUnbuilt(**attempt._asdict(), worker_id=self.worker_id(), reason=reason))
+            self.holding.drop([attempt])
 
     def report(
         self,
@@ -198,6 +209,9 @@ class _Run:
         failed = tally is not None and tally.failure is not None
         if failed or self.measurer.holding.dropped(planned.attempt):
             return
+        library = self._fetch(planned)
+        if self.measurer.holding.dropped(planned.attempt):
+            return
         if planned.first:
             self.measurer.announce(planned.attempt)
         try:
@@ -218,11 +232,28 @@ class _Run:
             cpus=self._cores.build_cpus,
             threads=self._cores.threads,
             artifacts=self.measurer.artifacts,
-            artifact=artifact_key(order, tvm_version=self.measurer.tvm_version),
+            artifact=library or artifact_key(order, tvm_version=self.measurer.tvm_version),
             limit_secs=self._build_limit_secs(planned),
         )
         if planned.order.purpose == Purpose.SEARCH and shot.build_secs is not None:
             self.measurer.build_times.add(self.chunk.search_id, shot.build_secs)
+
+    def _fetch(self, planned: Planned) -> str | None:
+        """What a worker that only measures has from others: the kernel's name, once it is here."""
+        kernels, order = self.measurer.artifacts, planned.order
+        if not isinstance(kernels, FetchedKernels):
+            return None
+        try:
+            if order.built is None:
+                raise ArtifactLost("nothing was built for it")  # noqa: TRY301 - as where the API has it no more
+            name = order.built.incumbent if planned.incumbent else order.built.kernel
+            kernels.fetch(name or "", unwanted=lambda: self.measurer.holding.dropped(planned.attempt))
+        except ArtifactUnwanted:
+            return None
+        except (ArtifactLost, ArtifactRefused) as error:
+            self.measurer.give_back(order, str(error))
+            return None
+        return name
 
     def _build_limit_secs(self, planned: Planned) -> float:
         if planned.order.purpose != Purpose.SEARCH:
@@ -234,7 +265,6 @@ class _Run:
         searching = planned.order.purpose == Purpose.SEARCH
         token = Token(
             cpus=self._cores.measure_cpus,
-            threads=self._cores.threads,
             best_latency_secs=self.best_secs if searching else None,
         )
         with device.exclusive():

@@ -37,7 +37,7 @@ def roofline(channel: Channel) -> None:
     module = build_roofline(order["target"], elements=elements, cores=len(cpus))
     source, sink = _empty((elements,)), _empty((elements,))
     # First touched by all cores; what is copied does not matter, as long as each page is a page of its own.
-    take_cores(cpus, len(cpus))
+    take_cores(cpus)
     module["copy_all"](sink, source)
     module["copy_all"](source, sink)
     answer = {
@@ -53,7 +53,7 @@ def roofline(channel: Channel) -> None:
 def reference(channel: Channel) -> None:
     order, _ = channel.recv()
     module = build_reference(order["target"])
-    take_cores(order["cpus"], len(order["cpus"]))
+    take_cores(order["cpus"])
     tensors = [_filled(reference_shape(), 1.0) for _ in range(3)]
     module["main"](*tensors)
     timer = module.time_evaluator(

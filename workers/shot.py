@@ -15,7 +15,7 @@ from sandbox.child import Child
 from sandbox.errors import ChannelError, ChildDied, ChildTimeout
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
-from workers.artifacts import LIBRARY_NAME, ArtifactStore
+from workers.artifacts import LIBRARY_NAME, Kernels
 from workers.holding import Attempt, Holding
 from workers.messages import MAX_ERROR_CHARS, MeasurePolicy
 from workers.timing import cut_off
@@ -54,7 +54,6 @@ class Token:
     """What a built child needs to measure: the right to the device's cores."""
 
     cpus: tuple[int, ...]
-    threads: int
     best_latency_secs: float | None
 
 
@@ -66,6 +65,8 @@ class Shot:
     holding: Holding
     attempt: Attempt
     policy: MeasurePolicy
+    #: Of the child.
+    entry: str = "workers.candidate:run"
     #: Set as soon as the outcome is known; a shot that was dropped never has one.
     result: ShotResult | None = None
     #: Of a whole build, from the order to the child's word; None where there was none.
@@ -81,7 +82,7 @@ class Shot:
         *,
         cpus: tuple[int, ...],
         threads: int,
-        artifacts: ArtifactStore,
+        artifacts: Kernels,
         artifact: str,
         limit_secs: float,
     ) -> None:
@@ -93,7 +94,7 @@ class Shot:
             return
         began = time.monotonic()
         limits = _limits(self.policy, threads=threads, cpus=cpus)
-        child = self.server.spawn("workers.candidate:run", limits=limits)
+        child = self.server.spawn(self.entry, limits=limits)
         self._child = child
         self.holding.attach(child, [self.attempt])
         try:
@@ -130,7 +131,6 @@ class Shot:
             self._child.send(
                 {
                     "cpus": list(token.cpus),
-                    "threads": token.threads,
                     "best_latency_secs": token.best_latency_secs,
                 }
             )
@@ -144,6 +144,11 @@ class Shot:
             self.result = self._failed(Outcome.RUN_ERROR, str(error), during="measure", since=began)
         else:
             self.result = self._answered(answer)
+
+    @property
+    def stage_secs(self) -> Mapping[str, float]:
+        """Of a child without a result."""
+        return self._stage_secs
 
     def close(self) -> None:
         if self._child is None:

@@ -121,13 +121,23 @@ def relative_error(run_secs: list[float]) -> float:
     return statistics.stdev(run_secs) / math.sqrt(len(run_secs)) / statistics.fmean(run_secs)
 
 
-def take_cores(cpus: Sequence[int], threads: int) -> None:
-    """Let this process, and TVM's threads with it, run on `cpus` from now on."""
+def take_cores(cpus: Sequence[int]) -> None:
+    """From now on this process, one thread so far, computes on `cpus`, each of TVM's threads on its own.
+
+    The calling thread takes the first. TVM itself counts cores from 0 on, and leaves the calling thread free
+    to run where another is bound: it then shares that core for seconds, and the kernel takes twice its time.
+    """
+    os.environ["TVM_BIND_THREADS"] = "0"
     os.sched_setaffinity(0, cpus)
-    if sorted(cpus) != list(range(len(cpus))):
-        # TVM would bind its threads from core 0 on.
-        os.environ["TVM_BIND_THREADS"] = "0"
-    start_thread_pool(threads)
+    before = _threads()
+    start_thread_pool(len(cpus))
+    for thread, cpu in zip(sorted(_threads() - before), cpus[1:], strict=True):
+        os.sched_setaffinity(thread, {cpu})
+    os.sched_setaffinity(0, cpus[:1])
+
+
+def _threads() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/task")}  # noqa: PTH208 - names are all we need
 
 
 def start_thread_pool(num_cores: int) -> None:

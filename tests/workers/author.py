@@ -45,8 +45,8 @@ def run(channel: Channel) -> None:
             "half": save(half("float16")),
             "bfloat": save(half("bfloat16")),
             "bools": save(bools()),
-            "shift": save(shift()),
-            "shift_parallel": trace(shift(), parallel),
+            "chase": save(module_of(chase)),
+            "places": save(module_of(places)),
             "dense_compiled": [consumed_and_measured(dense(), text) for text in searched(dense(), count=4)],
             **{name: save(module_of(hostile)) for name, hostile in HOSTILE.items()},
         }
@@ -115,17 +115,6 @@ def matmul(size: int) -> Any:
     return workload(
         [a, b, te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")]
     )
-
-
-def shift() -> Any:
-    a = te.placeholder((512, 512), name="A")
-    return workload([a, te.compute(a.shape, lambda i, j: a[i, j] + 1.0, name="C")])
-
-
-def parallel(sch: Any) -> None:
-    rows, columns = sch.get_loops(sch.get_sblock("C", func_name="main"))
-    sch.parallel(rows)
-    sch.vectorize(sch.split(columns, [None, 16])[1])
 
 
 def tiled(sch: Any) -> None:
@@ -207,6 +196,23 @@ def gather(
             T.reads(A[0:16, vj], I[vi])
             T.writes(B[vi, vj])
             B[vi, vj] = A[I[vi], vj]
+
+
+@T.prim_func(s_tir=True)
+def chase(
+    A: T.Buffer((65536,), "int32"), I: T.Buffer((2, 2048), "int32"), B: T.Buffer((2, 2049), "int32")
+) -> None:
+    """Two threads; each reads next where its last number says, so that no two of its reads overlap."""
+    for t in T.parallel(2):
+        for i in range(2048):
+            B[t, i + 1] = A[I[t, i] + B[t, i]]
+
+
+@T.prim_func(s_tir=True)
+def places(A: T.Buffer((2,), "int32")) -> None:
+    """On which core each of two tasks runs."""
+    for t in T.parallel(2):
+        A[t] = T.call_extern("int32", "sched_getcpu")
 
 
 @T.prim_func(s_tir=True)

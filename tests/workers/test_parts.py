@@ -256,7 +256,7 @@ def test_where_lines_cannot_be_flushed_every_core_sweeps_its_caches(monkeypatch)
         set_affinity(pid, cpus)
 
     monkeypatch.setattr(os, "sched_setaffinity", note)
-    flusher([], target=None, x86=False)()
+    flusher([], target=None, cpus=sorted(allowed), x86=False)()
     assert swept == [*({cpu} for cpu in sorted(allowed)), allowed]
     assert os.sched_getaffinity(0) == allowed
 
