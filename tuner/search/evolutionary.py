@@ -1,25 +1,31 @@
-"""Evolutionary search: TVM's operators, driven round by round, over a cost model fitted on rows.
+"""Evolutionary search: drafts evolve by the thousand, the best are replayed, the cost model picks among them.
 
-Sampling, mutation, postprocs and selection are TVM's EvolutionarySearch
-(src/s_tir/meta_schedule/search_strategy/evolutionary_search.cc). Driven from here are: what a round starts
-from, what is known already (TVM's own record of it dies with the strategy), and when a space is exhausted.
-Before anything was measured there is nothing to evolve towards, so the batch is drawn at random at once.
+TVM's EvolutionarySearch (src/s_tir/meta_schedule/search_strategy/evolutionary_search.cc) replays every
+member of every generation and extracts its features, which takes most of a convolution's tuning time. Here
+generations evolve on decisions alone, scored by a draft model; only the most promising are replayed and seen
+by the cost model. Random programs, postprocs and features are TVM's. Before anything was measured there is
+nothing to evolve towards, so the batch is drawn at random at once.
 """
 
-import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from random import Random
 from typing import Any
 
-from tuner.cost_model.adapter import tvm_cost_model
 from tuner.cost_model.protocol import CostModel
-from tuner.errors import TraceError
-from tuner.search.known import Known, best_traces, samples_of
-from tuner.search.picks import Picks
+from tuner.features import extract
+from tuner.search.draft import DraftModel, Evolution
+from tuner.search.genome import MUTATOR_KINDS, Genome, genome_of
+from tuner.search.known import Known, samples_of, scored_traces
+from tuner.search.picks import Drawn, Picks, measure_candidate
 from tuner.search.random import replay_context, replayed
+from tuner.search.replay import Replayer
 from tuner.search.sampling import fill
 from tuner.search.setup import ENDLESS_TRIALS, SearchSetup, rand_state
 from tuner.search.strategy import Result, Suggestion
-from tuner.trace import apply_trace
+from tuner.trace import canonical_text
+
+#: The best measured traces that the draft model learns from and drafts descend from.
+_PARENTS = 128
 
 
 class EvolutionarySearch:
@@ -49,21 +55,20 @@ class EvolutionarySearch:
         self._known.tell(results)
 
     def _evolve(self, picks: Picks, *, count: int, round_: int, visible: Sequence[Result]) -> Any:
-        """Fills `picks`: the best of an evolved population, and a few at random. Returns its TuneContext."""
+        """Fills `picks`: the best of what was drafted, and a few at random. Returns its TuneContext."""
         options = self._setup.options
         context = self._context(round_=round_, batch_size=count)
         strategy = context.search_strategy
-        seeds = self._seeds(visible, count=int(options.population * options.init_measured_ratio))
-        fresh = sample(strategy, max(1, options.population - len(seeds)))
-        shuffled = fresh[:]
-        random.Random(rand_state(self._setup.seed, "greedy", round_)).shuffle(shuffled)  # noqa: S311 - no secret
+        fresh = sample(strategy, max(1, round(count * options.random_ratio)))
+        breeding = _Breeding(self._setup, self._model, context, round_=round_, visible=visible)
+        breeding.add(fresh)
+        for _ in range(options.draft_passes):
+            breeding.draft(max(1, round(count * options.draft_ratio / options.draft_passes)))
         n_random = max(1, round(count * options.eps_greedy)) if options.eps_greedy and count > 1 else 0
-        if seeds or fresh:
-            # The known programs may fill the head of the list: ask for so many more.
-            evolved = evolve(strategy, [*seeds, *fresh], count + self._known.n_programs)
-            picks.take(evolved, at_most=count - n_random)
-            picks.take(shuffled, at_most=n_random)
-            picks.take(evolved)
+        best = breeding.best_first()
+        picks.take(best, at_most=count - n_random)
+        picks.take(breeding.drawn(fresh), at_most=n_random)
+        picks.take(best)
         fill(picks, known=self._known, draw=lambda: sample(strategy, count))
         return context
 
@@ -71,31 +76,91 @@ class EvolutionarySearch:
         from tvm.s_tir.meta_schedule.database import MemoryDatabase
         from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch as TvmEvolutionarySearch
 
-        options = self._setup.options
-        strategy = TvmEvolutionarySearch(
-            population_size=options.population,
-            init_measured_ratio=options.init_measured_ratio,
-            init_min_unmeasured=1,
-            genetic_num_iters=options.genetic_num_iters,
-            genetic_mutate_prob=options.genetic_mutate_prob,
-            eps_greedy=options.eps_greedy,
-        )
+        # Only its way to draw random programs is used.
+        strategy = TvmEvolutionarySearch(init_min_unmeasured=1)
         context = self._setup.context(strategy, round_=round_)
-        model = tvm_cost_model(self._model)
         context.pre_tuning(
-            ENDLESS_TRIALS, batch_size, list(self._setup.design_spaces), MemoryDatabase(), model
+            ENDLESS_TRIALS, batch_size, list(self._setup.design_spaces), MemoryDatabase(), None
         )
         return context
 
-    def _seeds(self, visible: Sequence[Result], *, count: int) -> list[Any]:
-        """Schedules of the best known traces; one that does not fit is left out."""
+
+class _Breeding:
+    """One round: replayed programs with the cost model's scores, and the drafts that they lead to."""
+
+    def __init__(
+        self, setup: SearchSetup, model: CostModel, context: Any, *, round_: int, visible: Sequence[Result]
+    ) -> None:
+        self._setup, self._model, self._context = setup, model, context
+        self._replay = Replayer(setup.mod, context)
+        self._random = Random(rand_state(setup.seed, "drafts", round_))  # noqa: S311 - no secret
+        measured = scored_traces(visible, count=_PARENTS)
+        self._measured = {
+            genome: score for trace, score in measured.items() if (genome := genome_of(trace)) is not None
+        }
+        #: This round's programs and those that proved to be none, with their scores.
+        self._seen: dict[Genome, float] = {}
+        self._tried: set[Genome] = set()
+        self._drawn: list[tuple[float, Drawn]] = []
+
+    def add(self, schedules: Iterable[Any]) -> None:
+        """Score replayed schedules by the cost model."""
+        schedules = list(schedules)
+        rows = extract(self._context, [measure_candidate(schedule) for schedule in schedules])
+        scores = self._model.predict(rows)
+        values = [0.0] * len(rows) if scores is None else scores.tolist()
+        for schedule, features, score in zip(schedules, rows, values, strict=True):
+            self._drawn.append((score, Drawn(schedule, features)))
+            genome = genome_of(canonical_text(schedule.trace))
+            if genome is not None:
+                self._seen[genome] = score
+
+    def draft(self, count: int) -> None:
+        """Let drafts evolve, and replay the `count` best that are new."""
+        known = {**self._seen, **self._measured}
+        if not known:
+            return
+        options = self._setup.options
+        evolution = Evolution(
+            population_size=options.population_size,
+            genetic_num_iters=options.genetic_num_iters,
+            genetic_mutate_prob=options.genetic_mutate_prob,
+            mutators=self._mutators(),
+        )
+        parents = [genome for genome, score in known.items() if score > 0]
+        but = known.keys() | self._tried
+        ranked = evolution.run(DraftModel(known), parents, but=but, random=self._random)
+        self._tried.update(ranked[:count])
         schedules = []
-        for trace in best_traces(visible, count=count):
-            try:
-                schedules.append(apply_trace(trace, self._setup.mod))
-            except TraceError:
-                continue
-        return schedules
+        for genome in ranked[:count]:
+            schedule = self._replay(genome)
+            if schedule is None:
+                self._seen[genome] = 0.0
+            else:
+                schedules.append(schedule)
+        self.add(schedules)
+
+    def best_first(self) -> list[Drawn]:
+        return [drawn for _, drawn in sorted(self._drawn, key=lambda pair: -pair[0])]
+
+    def drawn(self, schedules: Sequence[Any]) -> list[Drawn]:
+        """Those of `schedules`, in an order drawn at random."""
+        wanted = {id(schedule) for schedule in schedules}
+        found = [drawn for _, drawn in self._drawn if id(drawn.schedule) in wanted]
+        self._random.shuffle(found)
+        return found
+
+    def _mutators(self) -> dict[str, float] | None:
+        """Weights by kind of sampling instruction, where the space names its mutators."""
+        named = (self._setup.space or {}).get("mutators")
+        if named is None:
+            return None
+        weights: dict[str, float] = {}
+        for name, weight in named.items():
+            kind = MUTATOR_KINDS.get(name)
+            if kind is not None:
+                weights[kind] = weights.get(kind, 0.0) + float(weight)
+        return weights
 
 
 def sample(strategy: Any, count: int) -> list[Any]:
@@ -103,12 +168,3 @@ def sample(strategy: Any, count: int) -> list[Any]:
     from tvm.s_tir.meta_schedule import _ffi_api
 
     return list(_ffi_api.SearchStrategyEvolutionarySearchSampleInitPopulation(strategy, count))
-
-
-def evolve(strategy: Any, population: Sequence[Any], count: int) -> list[Any]:
-    """The `count` best distinct schedules met while the population evolves, the best first."""
-    from tvm.s_tir.meta_schedule import _ffi_api
-
-    return list(
-        _ffi_api.SearchStrategyEvolutionarySearchEvolveWithCostModel(strategy, list(population), count)
-    )

@@ -64,6 +64,13 @@ def best_traces(results: Sequence[Result], *, count: int) -> list[str]:
     return [result.trace for result in timed[:count] if result.trace is not None]
 
 
+def scored_traces(results: Sequence[Result], *, count: int) -> dict[str, float]:
+    """The traces of the fastest results with their scores, 1 for the fastest."""
+    traces = best_traces(results, count=count)
+    latency_of = {result.trace: _latency(result) for result in results if result.trace}
+    return {trace: latency_of[traces[0]] / latency_of[trace] for trace in traces}
+
+
 def _succeeded(result: Result) -> bool:
     return result.latency_secs is not None and 0 < result.latency_secs < math.inf
 

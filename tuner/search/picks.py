@@ -1,14 +1,23 @@
 """The batch that a round picks: schedules that nobody knows yet, made into Candidates."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from tuner.cost_model.protocol import CostModel
-from tuner.features import extract, pack
+from tuner.features import Rows, extract, pack
 from tuner.module import structural_hash
 from tuner.search.known import Known
 from tuner.search.strategy import Candidate
 from tuner.trace import canonical_text, trace_hash
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """A schedule after postprocs, and its features where they are known already."""
+
+    schedule: Any
+    rows: Rows | None = None
 
 
 class Picks:
@@ -17,25 +26,25 @@ class Picks:
     def __init__(self, *, count: int, known: Known) -> None:
         self._count = count
         self._known = known
-        self._picked: dict[str, tuple[Any, str]] = {}
+        self._picked: dict[str, tuple[Drawn, str]] = {}
 
     @property
     def missing(self) -> int:
         return self._count - len(self._picked)
 
-    def take(self, schedules: Iterable[Any], *, at_most: int | None = None) -> int:
+    def take(self, drawn: Iterable[Drawn], *, at_most: int | None = None) -> int:
         """Pick from the front; returns how many were new."""
         room = self.missing if at_most is None else min(self.missing, at_most)
         taken = 0
-        for schedule in schedules:
+        for each in drawn:
             if taken >= room:
                 break
-            taken += self._take(schedule)
+            taken += self._take(each)
         return taken
 
     def candidates(self, context: Any, model: CostModel | None = None) -> tuple[Candidate, ...]:
         """In the order of picking, with features and the model's scores."""
-        rows = extract(context, [_measure_candidate(schedule) for schedule, _ in self._picked.values()])
+        rows = self._rows(context)
         scores = model.predict(rows) if model is not None else None
         return tuple(
             Candidate(
@@ -48,18 +57,24 @@ class Picks:
             for index, (program_hash, (_, text)) in enumerate(self._picked.items())
         )
 
-    def _take(self, schedule: Any) -> bool:
-        program_hash = structural_hash(schedule.mod)
+    def _rows(self, context: Any) -> list[Rows]:
+        drawn = [each for each, _ in self._picked.values()]
+        unseen = [measure_candidate(each.schedule) for each in drawn if each.rows is None]
+        extracted = iter(extract(context, unseen))
+        return [next(extracted) if each.rows is None else each.rows for each in drawn]
+
+    def _take(self, drawn: Drawn) -> bool:
+        program_hash = structural_hash(drawn.schedule.mod)
         if program_hash in self._picked or self._known.has_program(program_hash):
             return False
-        text = canonical_text(schedule.trace)
+        text = canonical_text(drawn.schedule.trace)
         if self._known.has_trace(trace_hash(text)):
             return False
-        self._picked[program_hash] = (schedule, text)
+        self._picked[program_hash] = (drawn, text)
         return True
 
 
-def _measure_candidate(schedule: Any) -> Any:
+def measure_candidate(schedule: Any) -> Any:
     from tvm.s_tir.meta_schedule import MeasureCandidate
     from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from tuner.errors import SpaceError
 from tuner.search.known import Known
-from tuner.search.picks import Picks
+from tuner.search.picks import Drawn, Picks
 
 #: Known programs in a row after which nothing is left: twice as many as are known, within these bounds. If
 #: one of n + 1 equally likely programs is still unknown, it stays unseen with probability e^-2 at most.
@@ -25,6 +25,6 @@ def fill(picks: Picks, *, known: Known, draw: Callable[[], Sequence[Any]]) -> No
         drawn = draw()
         ever += len(drawn)
         empty = 0 if drawn else empty + 1
-        useless = 0 if picks.take(drawn) else useless + len(drawn)
+        useless = 0 if picks.take(map(Drawn, drawn)) else useless + len(drawn)
     if not ever:
         raise SpaceError("no program of this design space passes its postprocs")

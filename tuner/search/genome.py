@@ -1,0 +1,165 @@
+"""A candidate as the search varies it: a sketch, and one decision for each of its sampling instructions.
+
+Decisions are varied here as plain numbers, without a schedule: a draft costs microseconds, its replay costs
+milliseconds. Whether a draft is a program is known when it was replayed.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Any
+
+from tuner.plain_json import compact
+
+#: A tile's factors, or the index that a categorical or a compute location was decided to.
+Decision = tuple[int, ...] | int
+
+TILE, CATEGORICAL, LOCATION = "SamplePerfectTile", "SampleCategorical", "SampleComputeLocation"
+#: Which mutator of TVM varies which sampling instruction. MutateParallel varies an annotation: no decision.
+MUTATOR_KINDS = {
+    "MutateTileSize": TILE,
+    "MutateUnroll": CATEGORICAL,
+    "MutateThreadBinding": CATEGORICAL,
+    "MutateComputeLocation": LOCATION,
+}
+_POSTPROC = "EnterPostproc"
+#: Tries to move a factor before a tile counts as one that cannot be varied.
+_TILE_TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A sampling instruction of a sketch."""
+
+    #: Its place among the instructions.
+    index: int
+    kind: str
+    #: Of a tile: the largest innermost factor. Of a categorical: how many candidates it has.
+    bound: int = 0
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """The instructions before the postprocs; sketches with equal instructions are equal."""
+
+    #: Compact JSON of the instructions, without decisions.
+    text: str
+
+    @cached_property
+    def instructions(self) -> list[Any]:
+        return list(json.loads(self.text))
+
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
+        found = []
+        for index, (kind, _inputs, attributes, _outputs) in enumerate(self.instructions):
+            if kind == TILE:
+                found.append(Site(index, TILE, int(attributes[1])))
+            elif kind == CATEGORICAL:
+                found.append(Site(index, CATEGORICAL, len(attributes[0])))
+            elif kind == LOCATION:
+                found.append(Site(index, LOCATION))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Genome:
+    """`decisions[k]` belongs to `sketch.sites[k]`."""
+
+    sketch: Sketch
+    decisions: tuple[Decision, ...]
+
+    def trace(self) -> list[Any]:
+        """As TVM's Trace.apply_json_to_schedule takes it, without postprocs."""
+        sites = zip(self.sketch.sites, self.decisions, strict=True)
+        decisions = [[s.index, list(d) if isinstance(d, tuple) else d] for s, d in sites]
+        return [self.sketch.instructions, decisions]
+
+
+def genome_of(trace: str) -> Genome | None:
+    """Of a trace's JSON text; None where it lacks a decision, or samples in a way that is not known here."""
+    instructions, decisions = json.loads(trace)
+    end = next((n for n, i in enumerate(instructions) if i[0] == _POSTPROC), len(instructions))
+    sketch = Sketch(compact(instructions[:end]))
+    decided = {int(index): decision for index, decision in decisions if int(index) < end}
+    if decided.keys() != {site.index for site in sketch.sites}:
+        return None
+    return Genome(sketch, tuple(_frozen(decided[site.index]) for site in sketch.sites))
+
+
+def _frozen(decision: Any) -> Decision:
+    return tuple(int(factor) for factor in decision) if isinstance(decision, list) else int(decision)
+
+
+class Variation:
+    """Draws genomes near others. What it draws depends on `random` and on what it was made from."""
+
+    def __init__(
+        self, genomes: Sequence[Genome], *, random: Random, weights: Mapping[str, float] | None = None
+    ) -> None:
+        """`genomes` tell which compute locations are worth a try. `weights` by kind of site; None: alike."""
+        self._random = random
+        self._weights = weights
+        self._kin: dict[Sketch, list[Genome]] = {}
+        for genome in genomes:
+            self._kin.setdefault(genome.sketch, []).append(genome)
+
+    def mutated(self, genome: Genome) -> Genome:
+        """With one decision changed; the same genome where nothing can be."""
+        places = [place for place, site in enumerate(genome.sketch.sites) if self._weight(site) > 0]
+        if not places:
+            return genome
+        weights = [self._weight(genome.sketch.sites[place]) for place in places]
+        (place,) = self._random.choices(places, weights)
+        decisions = list(genome.decisions)
+        decisions[place] = self._changed(genome, place)
+        return Genome(genome.sketch, tuple(decisions))
+
+    def crossed(self, genome: Genome) -> Genome:
+        """With each decision from it or from another genome of its sketch, by a coin."""
+        other = self._random.choice(self._kin.get(genome.sketch) or [genome])
+        pairs = zip(genome.decisions, other.decisions, strict=True)
+        return Genome(genome.sketch, tuple(pair[self._random.random() < 0.5] for pair in pairs))
+
+    def _weight(self, site: Site) -> float:
+        return 1.0 if self._weights is None else self._weights.get(site.kind, 0.0)
+
+    def _changed(self, genome: Genome, place: int) -> Decision:
+        site, decision = genome.sketch.sites[place], genome.decisions[place]
+        if isinstance(decision, tuple):
+            return self._retiled(decision, innermost=site.bound)
+        if site.kind == CATEGORICAL:
+            return self._random.randrange(site.bound)
+        known = [kin.decisions[place] for kin in self._kin.get(genome.sketch, [])]
+        return self._random.choice(
+            [location for location in known if isinstance(location, int)] or [decision]
+        )
+
+    def _retiled(self, factors: tuple[int, ...], *, innermost: int) -> tuple[int, ...]:
+        """With a divisor of one factor moved to another, as TVM's MutateTileSize does."""
+        sources = [place for place, factor in enumerate(factors) if factor > 1]
+        if len(factors) < 2 or not sources:
+            return factors
+        for _ in range(_TILE_TRIES):
+            source, target = self._random.choice(sources), self._random.randrange(len(factors))
+            divisor = self._random.choice(_divisors(factors[source]))
+            moved = list(factors)
+            moved[source] //= divisor
+            moved[target] *= divisor
+            if source != target and moved[-1] <= max(innermost, factors[-1]):
+                return tuple(moved)
+        return factors
+
+
+_DIVISORS: dict[int, list[int]] = {}
+
+
+def _divisors(number: int) -> list[int]:
+    """All divisors above one."""
+    if number not in _DIVISORS:
+        low = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
+        _DIVISORS[number] = sorted({*low, *(number // divisor for divisor in low)} - {1})
+    return _DIVISORS[number]
