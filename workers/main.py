@@ -181,7 +181,9 @@ def _measurer(
             timeout_secs=settings.reference_timeout_secs,
             max_bytes=settings.reference_cache_bytes,
         ),
-        artifacts=ArtifactStore(directory=settings.work_dir / "artifacts"),
+        artifacts=ArtifactStore(
+            directory=settings.work_dir / "artifacts", max_count=settings.worker_max_artifacts
+        ),
         holding=holding,
         linker=linker,
         tvm_version=detected.tvm_version,

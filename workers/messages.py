@@ -70,6 +70,12 @@ class MeasurePolicy:
     clearly_slower_ratio: float = 2.0
     #: A cold probe slower than this multiple of the search's best ends the trial (cut_off).
     cut_off_ratio: float = 6.0
+    #: Nothing below this is cut off: to start the threads of a kernel of a microsecond takes thirty times as
+    #: long, and measuring it in full costs nothing.
+    least_cut_off_ms: float = 0.2
+    #: A run is stopped under way no earlier than this: the first one pays page faults, cold caches and other
+    #: processes' time slices.
+    least_alarm_ms: float = 20.0
     build_timeout_secs: float = 10.0
     #: A build ends sooner where it takes this multiple of the search's median build, and no less than
     #: slow_build_secs: what the compiler chews on so long is slow code.

@@ -38,6 +38,8 @@ class WorkerSettings(FileSettings):
     worker_cores: int | None = Field(default=None, ge=1)
     #: auto: `ld` where there is one; none: code is loaded in process.
     worker_linker: Literal["auto", "none"] = "auto"
+    #: Linked kernels that are kept for the next process that times them.
+    worker_max_artifacts: int = Field(default=512, ge=1)
     #: Built children that may wait for the device.
     worker_max_waiting: int = Field(default=8, ge=1, le=64)
     #: Between two self-tests of the idle device; 0: none.

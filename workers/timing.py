@@ -14,12 +14,6 @@ from workers.messages import MeasurePolicy
 
 #: Below this the evaluator inside TVM counts, whose calls cost nothing; above it Python's clock does as well.
 _SHORT_CALL_SECS = 1e-3
-#: Nothing is cut off below this: to start the threads of a kernel of a microsecond takes thirty times as
-#: long, and measuring it in full costs nothing.
-_LEAST_CUT_OFF_SECS = 2e-4
-#: The first call of a kernel pays page faults, cold caches and other processes' time slices: the alarm never
-#: rings earlier than this.
-_LEAST_ALARM_SECS = 20e-3
 #: A probe beyond the limit is taken again so often: a short call may have met somebody else's time slice.
 _MOST_PROBES = 4
 _MOST_CALLS = 100_000
@@ -29,20 +23,18 @@ _BUDGET_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutOff:
-    """A candidate slower than `limit_secs` is not worth its time."""
+    """A candidate slower than `limit_secs` is not worth its time; a run that takes `alarm_secs` is stopped."""
 
     limit_secs: float
-
-    @property
-    def alarm_secs(self) -> float:
-        return max(self.limit_secs, _LEAST_ALARM_SECS)
+    alarm_secs: float
 
 
 def cut_off(policy: MeasurePolicy, best_latency_secs: float | None) -> CutOff | None:
     """None while nothing is known of the search."""
     if best_latency_secs is None:
         return None
-    return CutOff(limit_secs=max(policy.cut_off_ratio * best_latency_secs, _LEAST_CUT_OFF_SECS))
+    limit_secs = max(policy.cut_off_ratio * best_latency_secs, policy.least_cut_off_ms / 1e3)
+    return CutOff(limit_secs=limit_secs, alarm_secs=max(limit_secs, policy.least_alarm_ms / 1e3))
 
 
 def timed_call(call: Callable[[], None], limit: CutOff | None) -> float:

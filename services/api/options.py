@@ -24,6 +24,8 @@ _POLICY_BOUNDS: dict[str, tuple[float, float]] = {
     "slow_build_secs": (0.01, 600),
     "target_relative_error": (0.001, 1),
     "cut_off_ratio": (1, 1000),
+    "least_cut_off_ms": (0, 60_000),
+    "least_alarm_ms": (1, 60_000),
     "build_timeout_secs": (0.5, 120),
     "run_timeout_secs": (0.5, 120),
     "memory_limit_bytes": (64 << 20, 64 << 30),

@@ -224,6 +224,9 @@ def test_without_a_best_there_is_no_cut_off():
     limit = cut_off(MeasurePolicy(cut_off_ratio=6.0), 1e-2)
     assert limit.limit_secs == limit.alarm_secs == pytest.approx(0.06)
     assert cut_off(MeasurePolicy(), 1e-6).alarm_secs == 20e-3
+    assert cut_off(MeasurePolicy(), 1e-6).limit_secs == 0.2e-3
+    lower = MeasurePolicy(least_cut_off_ms=0.01, least_alarm_ms=1.0)
+    assert (cut_off(lower, 1e-6).limit_secs, cut_off(lower, 1e-6).alarm_secs) == (1e-5, 1e-3)
 
 
 @pytest.mark.parametrize(
