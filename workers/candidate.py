@@ -27,7 +27,7 @@ from workers.timing import cut_off, probe, repeats, take_cores, timed_call
 #: A first run that takes more than this share of the time limit stays the only one.
 _ONE_RUN_SHARE = 0.25
 #: Arguments up to this are filled before the device is asked for: several built children wait with theirs.
-_EARLY_BYTES = 64 << 20
+_EARLY_BYTES = 16 << 20
 
 
 def run(channel: Channel) -> None:
