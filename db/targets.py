@@ -1,5 +1,6 @@
 """Targets in canonical form, found by their key. checks.target makes both; this room only stores them."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.clock import secs_since
 from db.conflict import insert_unless_there
-from db.states import WorkerState
+from db.states import WorkerRole, WorkerState
 from db.tables import TargetRow, WorkerRow
 
 
@@ -35,13 +36,24 @@ def find_target(session: Session, key: str) -> Target | None:
 
 
 def workers_alive(session: Session, *, dead_after_secs: float) -> dict[int, int]:
-    """How many workers of each target are alive and not in quarantine, by target id."""
+    """How many workers of each target time and can be fed, by target id: alive, not in quarantine.
+
+    One that only measures counts where somebody builds.
+    """
     statement = (
-        select(WorkerRow.target_id, func.count())
+        select(WorkerRow.target_id, WorkerRow.role, func.count())
         .where(
             WorkerRow.state.not_in((WorkerState.LEFT, WorkerState.QUARANTINED)),
             secs_since(WorkerRow.heartbeat_at) <= dead_after_secs,
         )
-        .group_by(WorkerRow.target_id)
+        .group_by(WorkerRow.target_id, WorkerRow.role)
     )
-    return {found[0]: found[1] for found in session.execute(statement)}
+    counts: dict[int, Counter[str]] = defaultdict(Counter)
+    for target_id, role, count in session.execute(statement):
+        counts[target_id][role] = count
+    return {target_id: _timing(roles) for target_id, roles in counts.items()}
+
+
+def _timing(roles: Mapping[str, int]) -> int:
+    both, measure = roles.get(WorkerRole.BOTH, 0), roles.get(WorkerRole.MEASURE, 0)
+    return both + (measure if roles.get(WorkerRole.BUILD) else 0)

@@ -28,6 +28,8 @@ class NewWorker:
     memory_bytes: int
     tvm_version: str
     facts: Mapping[str, Any]
+    #: Of the token that joins.
+    token_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,11 @@ class Worker:
     silent_secs: float
 
 
+def token_of(session: Session, worker_id: str) -> int | None:
+    """Of the token that it joined with; None where none is known, or there is no such worker."""
+    return session.scalars(select(WorkerRow.token_id).where(WorkerRow.id == worker_id)).first()
+
+
 def join(session: Session, new: NewWorker) -> str:
     """A new worker; a predecessor of the same name has left."""
     _leave(session, WorkerRow.name == new.name)
@@ -71,6 +78,7 @@ def join(session: Session, new: NewWorker) -> str:
             memory_bytes=new.memory_bytes,
             tvm_version=new.tvm_version,
             facts=dict(new.facts),
+            token_id=new.token_id,
         )
     )
     session.flush()

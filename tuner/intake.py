@@ -12,7 +12,7 @@ from tuner import module as modules
 from tuner.errors import RequestError, TunerError, UnknownTargetError, WorkloadError
 from tuner.space.generator import check_space
 from tuner.space.spec import canonical_space, space_hash
-from tuner.target import canonical_of, resolve_tag
+from tuner.target import canonical_of, check_host, resolve_tag
 from tuner.trace import brief, trace_python
 from tuner.tvm_light import tvm_version
 
@@ -102,13 +102,16 @@ def _no_noalias(name: str) -> Answer:
 
 
 def _target(request: Mapping[str, Any]) -> Answer:
-    target = request["target"]
+    target, host = request["target"], request.get("host")
     try:
         if isinstance(target, Mapping) and set(target) == {"tag"}:
             return {"canonical": resolve_tag(str(target["tag"]))}
-        return {"canonical": canonical_of(target)}
+        found = canonical_of(target)
+        if host is not None:
+            check_host(found, features=host["features"], machine=str(host["machine"]))
     except (TargetError, UnknownTargetError) as error:
         return {"errors": [{"code": error.code, "detail": error.detail}]}
+    return {"canonical": found}
 
 
 def _equal(request: Mapping[str, Any]) -> Answer:

@@ -86,6 +86,38 @@ def canonical_of(exported: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def host_features() -> list[str] | None:
+    """LLVM's names of the vector features that this host's CPU has; None where the kernel does not tell.
+
+    By /proc/cpuinfo, which knows what a hypervisor hides; TVM need not be there.
+    """
+    flags = _cpuinfo_flags()
+    if not flags:
+        return None
+    return sorted(name for name in _VECTOR_FEATURES if _CPUINFO_NAMES.get(name, name) in flags)
+
+
+def check_host(target: Mapping[str, Any], *, features: Collection[str] | None, machine: str) -> None:
+    """UnknownTargetError (mislabelled_target) where a host cannot run what is compiled for the target.
+
+    `features`: of the host, as `host_features` names them; None where it cannot tell: its machine decides
+    alone. `machine`: as platform.machine() names it.
+    """
+    if target["kind"] != "llvm":
+        return
+    arch = str(target.get("mtriple", DEFAULT_TRIPLE)).partition("-")[0]
+    if arch != machine:
+        detail = f"the target is for {arch}, this host is {machine}"
+        raise UnknownTargetError(detail, code="mislabelled_target")
+    if features is None or machine != "x86_64":
+        return
+    missing = sorted(_vector_features(target) - set(features))
+    if missing:
+        names = ", ".join(missing)
+        detail = f"mcpu {target['mcpu']!r} needs CPU features which this host does not have: {names}"
+        raise UnknownTargetError(detail, code="mislabelled_target")
+
+
 def detect_local_target(*, num_cores: int | None = None) -> dict[str, Any]:
     """The canonical dict of the CPU below us: mcpu as LLVM recognises it, num-cores by affinity.
 
@@ -117,14 +149,19 @@ def _tvm_target(target: Mapping[str, Any]) -> Any:
 def _missing_features(mcpu: str, flags: Collection[str]) -> set[str]:
     if not flags:
         return set()
+    wanted = _vector_features({"kind": "llvm", "mcpu": mcpu, "num-cores": 1})
+    return {name for name in wanted if _CPUINFO_NAMES.get(name, name) not in flags}
+
+
+def _vector_features(target: Mapping[str, Any]) -> set[str]:
+    """What LLVM may use for the target's mcpu and mattr, among the features whose absence kills."""
     tvm = load_tvm()
     from tvm.target import codegen
 
-    features = codegen.llvm_get_cpu_features(
-        tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": 1})
-    )
-    wanted = {str(name) for name in features} & _VECTOR_FEATURES
-    return {name for name in wanted if _CPUINFO_NAMES.get(name, name) not in flags}
+    found = {str(name) for name in codegen.llvm_get_cpu_features(tvm.target.Target(dict(target)))}
+    for attribute in target.get("mattr", ()):
+        (found.add if attribute[0] == "+" else found.discard)(attribute[1:])
+    return found & _VECTOR_FEATURES
 
 
 def _cpuinfo_flags() -> frozenset[str]:

@@ -24,6 +24,8 @@ _lock = threading.RLock()
 def load_tvm(kind: str = "llvm") -> Any:
     """The `tvm` module, this target kind's tensor intrinsics registered; idempotent, from any thread.
 
+    Without its compiler (TVM_USE_RUNTIME_LIB=1) there is nothing to register.
+
     Raises UnknownTargetError for a kind that the farm does not serve.
     """
     if kind not in _INTRINSICS:
@@ -40,9 +42,17 @@ def tvm_version() -> str:
     return str(load_tvm().__version__)
 
 
+def has_compiler() -> bool:
+    """False where only TVM's runtime is there: kernels can be loaded and timed, nothing can be built."""
+    tvm = import_module("tvm")
+    return tvm.get_global_func("target.build.llvm", allow_missing=True) is not None
+
+
 @cache
 def _load(kind: str) -> ModuleType:
     tvm = import_module("tvm")
+    if not has_compiler():
+        return tvm
     s_tir = import_module("tvm.s_tir")
     if _PACKAGE not in sys.modules:
         stub = ModuleType(_PACKAGE, "Stands for the package; submodules are imported singly.")

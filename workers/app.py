@@ -9,7 +9,7 @@ from typing import Any
 from celery import Celery
 from kombu import Queue
 
-from workers.messages import TrialOutcome, TrialStarted
+from workers.messages import Result
 from workers.queues import RESULTS
 
 #: Only matters for messages in flight when a worker dies; chunks are acknowledged at once.
@@ -49,7 +49,7 @@ def results_queue() -> Queue:
     return Queue(RESULTS, durable=True)
 
 
-def publish_result(app: Celery, obj: TrialStarted | TrialOutcome, *, timeout_secs: float = 120.0) -> None:
+def publish_result(app: Celery, obj: Result, *, timeout_secs: float = 120.0) -> None:
     """Put a result on the `results` queue; safe from any thread.
 
     While the broker is away it is tried again, for `timeout_secs`; then kombu.exceptions.OperationalError is

@@ -7,14 +7,23 @@ compressed files under the hash of all that decides their bytes; it never runs o
 import hashlib
 import json
 import os
+import threading
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 #: Of the linked kernel, in the directory of the child that linked it.
 LIBRARY_NAME = "kernel.so"
+
+
+class Kernels(Protocol):
+    """Where a linked kernel may be, by a key, and where one that was built is kept."""
+
+    def get(self, key: str) -> bytes | None: ...
+
+    def put(self, key: str, library: Path) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +45,17 @@ class ArtifactStore:
 
     def put(self, key: str, library: Path) -> None:
         """Keep a copy of `library`; a disk that is full keeps nothing and hurts nobody."""
-        new = self.directory / f".{key}.{os.getpid()}"
+        try:
+            self.put_bytes(key, library.read_bytes())
+        except OSError:
+            return
+
+    def put_bytes(self, key: str, library: bytes) -> None:
+        """The same for the library's bytes."""
+        new = self.directory / f".{key}.{os.getpid()}.{threading.get_ident()}"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            new.write_bytes(zlib.compress(library.read_bytes(), 1))
+            new.write_bytes(zlib.compress(library, 1))
             new.replace(self.directory / key)
             self._shrink()
         except OSError:

@@ -24,9 +24,10 @@ def flusher(
 ) -> Callable[[], None]:
     """A function that flushes `tensors` (TVM's, on the CPU) out of the caches of `cpus`.
 
-    `x86` is the host's unless given.
+    `target` is None where nothing can be compiled; `x86` is the host's unless given.
     """
-    if platform.machine() == "x86_64" if x86 is None else x86:
+    by_lines = platform.machine() == "x86_64" if x86 is None else x86
+    if by_lines and target is not None:
         return _by_lines(tensors, target)
     return _by_sweep(cpus)
 

@@ -15,7 +15,7 @@ from typing import Any
 from db.states import Outcome
 from sandbox.channel import Channel
 from tuner.target import make_target
-from tuner.tvm_light import load_tvm
+from tuner.tvm_light import has_compiler, load_tvm
 from workers.arguments import Arguments
 from workers.cache_flush import flusher
 from workers.messages import MeasurePolicy
@@ -103,7 +103,8 @@ def _measure(
             raise Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
         flush = None
         if policy.flush_cache:
-            flush = flusher(tensors, target=make_target(target), cpus=token["cpus"])
+            own = make_target(target) if has_compiler() else None
+            flush = flusher(tensors, target=own, cpus=token["cpus"])
         return repeats(
             call, evaluate, estimate_secs=probe_secs, policy=policy, best_secs=best_secs, flush=flush
         )

@@ -7,7 +7,7 @@ import fcntl
 import os
 import platform
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,11 +50,16 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectedTarget:
-    """The local CPU as TVM sees it."""
+    """The local CPU as TVM sees it, and the target that it is to serve."""
 
     #: Canonical dict.
     target: dict[str, Any]
     tvm_version: str
+    #: Of this CPU; None where TVM comes without its compiler.
+    own_target: dict[str, Any] | None = None
+    #: LLVM's names of the CPU's vector features, and the machine's: what the API checks the target against.
+    features: tuple[str, ...] | None = None
+    machine: str = ""
 
 
 def find_device(kind: str, *, num_cores: int | None, lock_dir: Path) -> Device:
@@ -90,15 +95,36 @@ def find_device(kind: str, *, num_cores: int | None, lock_dir: Path) -> Device:
     )
 
 
-def detect_target(server: ForkServer, *, num_cores: int) -> DetectedTarget:
-    """Ask a child, because TVM is not loaded here; raises DeviceError where it cannot tell."""
+def detect_target(
+    server: ForkServer, *, num_cores: int, target: Mapping[str, Any] | None = None, times: bool = True
+) -> DetectedTarget:
+    """Ask a child, because TVM is not loaded here.
+
+    `target` is served instead of the CPU's own; one that `times` must be one that the CPU can run. Raises
+    DeviceError where the child cannot tell, or the target is mislabelled.
+    """
     try:
         with server.spawn("workers.detect_child:run", limits=Limits()) as child:
-            child.send({"num_cores": num_cores})
+            child.send(
+                {
+                    "num_cores": num_cores,
+                    "target": None if target is None else dict(target),
+                    "times": times,
+                }
+            )
             answer, _ = child.recv(_DETECT_TIMEOUT_SECS)
     except SandboxError as error:
         raise DeviceError(f"the CPU's target could not be detected: {error}") from error
-    return DetectedTarget(target=answer["target"], tvm_version=answer["tvm_version"])
+    if "refused" in answer:
+        raise DeviceError(f"this worker cannot serve the target: {answer['refused']}")
+    features = answer["features"]
+    return DetectedTarget(
+        target=answer["target"],
+        tvm_version=answer["tvm_version"],
+        own_target=answer["own_target"],
+        features=None if features is None else tuple(features),
+        machine=answer["machine"],
+    )
 
 
 def host_name() -> str:

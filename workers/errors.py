@@ -3,8 +3,12 @@
 WorkerError
 ├── DeviceError         no such device here, or it is held by somebody else
 ├── ReferenceFailed     no reference output could be computed for a workload
+├── ArtifactRefused     the API does not take an artifact, or does not give it
+├── ArtifactLost        what others built is no longer there: it is built again
+├── ArtifactUnwanted    nobody waits for an artifact any more
 ├── ProbesError         the port for /metrics and the probes cannot be opened
 ├── ProgramError        inside a child: a module that cannot be built or run here
+├── WorkerDeaf          its broker's messages do not reach it any more
 └── JoinRefused         the API does not want this worker
 """
 
@@ -21,12 +25,28 @@ class ReferenceFailed(WorkerError):  # noqa: N818 - named for what happened
     """No reference output could be computed for a workload."""
 
 
+class ArtifactRefused(WorkerError):  # noqa: N818 - named for what happened
+    """The API does not take an artifact (it is too large), or does not give it."""
+
+
+class ArtifactLost(WorkerError):  # noqa: N818 - named for what happened
+    """What another worker built is no longer there."""
+
+
+class ArtifactUnwanted(WorkerError):  # noqa: N818 - named for what happened
+    """Nobody waits for an artifact any more."""
+
+
 class ProbesError(WorkerError):
     """The port for /metrics, /healthz and /readyz cannot be opened."""
 
 
 class ProgramError(WorkerError):
     """A module, target or trace that cannot be built or run here."""
+
+
+class WorkerDeaf(WorkerError):  # noqa: N818 - named for what happened
+    """What the worker sends itself through the broker does not arrive."""
 
 
 class JoinRefused(WorkerError):  # noqa: N818 - named for what happened

@@ -6,6 +6,7 @@ chunks on one pool thread, the heartbeat on another.
 
 import os
 import shutil
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -18,38 +19,62 @@ from celery import Celery, signals
 from celery.exceptions import SecurityWarning
 from kombu.exceptions import OperationalError
 
+from db.states import WorkerRole
 from sandbox.fork_server import ForkServer
 from workers import metrics
 from workers.app import make_app, publish_result
-from workers.artifacts import ArtifactStore
+from workers.artifact_client import ArtifactClient
+from workers.canary import Canary
 from workers.consumer import SteadyConsumer
 from workers.consuming import Consuming
+from workers.deafness import Deafness
 from workers.device import DetectedTarget, Device, detect_target, find_device, host_name
-from workers.errors import DeviceError, JoinRefused
+from workers.errors import DeviceError, JoinRefused, WorkerDeaf
 from workers.heartbeat import Heartbeat
 from workers.holding import Holding
-from workers.measure import Measurer
 from workers.membership import Joined, Membership
-from workers.messages import MeasureChunk, TrialOutcome, TrialStarted
+from workers.messages import MeasureChunk, Result
 from workers.probes import Probes
-from workers.reference import ReferenceCache
+from workers.queues import canary_queue, step_of
 from workers.selftest import REFERENCE_KERNEL, DeviceTester
 from workers.selftester import SelfTester
 from workers.settings import WorkerSettings
 from workers.steps import register_steps
 from workers.turn import Turn
+from workers.work import Bench, make_work
 
 _log = structlog.get_logger(__name__)
 
 
 def run(settings: WorkerSettings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises DeviceError or JoinRefused where there is nothing to serve."""
+    """Serve until SIGTERM or SIGINT. Raises DeviceError or JoinRefused where there is nothing to serve.
+
+    A worker that has become deaf ends all that it does, and starts again as the same process.
+    """
+    try:
+        _run(settings)
+    except WorkerDeaf:
+        restart()
+
+
+def restart() -> None:
+    """The same program from its start, under the same process id: whoever supervises it sees no death."""
+    _log.warning("worker_restarts", pid=os.getpid())
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command line
+
+
+def _run(settings: WorkerSettings) -> None:
     device = find_device(settings.worker_device, num_cores=settings.worker_cores, lock_dir=settings.lock_dir)
     with (
         _children_dir(settings.work_dir) as children_dir,
         ForkServer(["workers.preload"], work_dir=children_dir) as server,
     ):
-        detected = detect_target(server, num_cores=len(device.cpus))
+        detected = detect_target(
+            server,
+            num_cores=len(device.cpus),
+            target=settings.worker_target,
+            times=settings.worker_role is not WorkerRole.BUILD,
+        )
         membership = Membership(
             url=str(settings.url),
             token=settings.token.get_secret_value(),
@@ -92,31 +117,57 @@ def _serve(
         raise JoinRefused("neither TILEFARM_BROKER_URL nor the API names a broker")
     app = make_app(broker_url)
     holding, turn = Holding(), Turn()
-    measurer = _measurer(settings, server, device, detected, membership, holding, app)
-    worker = _celery_worker(app, name=f"{host_name()}-{device.name}", queues=joined.queues)
+    client = ArtifactClient(
+        url=str(settings.url),
+        token=settings.token.get_secret_value(),
+        max_bytes=settings.max_artifact_bytes,
+    )
+    work = make_work(
+        Bench(
+            settings=settings,
+            server=server,
+            device=device,
+            detected=detected,
+            holding=holding,
+            client=client,
+            worker_id=lambda: membership.worker_id,
+            publish=lambda obj: _publish(app, obj, timeout_secs=settings.publish_timeout_secs),
+        )
+    )
+    own_queue = canary_queue(membership.name)
+    worker = _celery_worker(app, name=f"{host_name()}-{device.name}", queues=(*joined.queues, own_queue))
     consuming = Consuming(worker, joined.queues)
+    tests_itself = settings.worker_role is not WorkerRole.BUILD and detected.own_target is not None
     selftester = SelfTester(
         tester=DeviceTester(server=server, device=device, target=detected.target, turn=turn),
         turn=turn,
         history=settings.work_dir / "selftest" / f"{device.name}.jsonl",
         device_class=device.device_class,
         kernel=f"{REFERENCE_KERNEL} tvm {detected.tvm_version}",
-        every_secs=settings.worker_selftest_secs,
+        every_secs=settings.worker_selftest_secs if tests_itself else 0.0,
         drift_limit=settings.worker_drift_limit,
         set_quarantined=consuming.set_quarantined,
     )
 
-    def measure(chunk: MeasureChunk) -> None:
+    def take(chunk: MeasureChunk) -> None:
         if selftester.quarantined:
             raise DeviceError("the device is in quarantine")
         with turn.chunk():
-            measurer.run(chunk)
+            work.run(chunk)
 
-    register_steps(app, measure=measure)
+    deafness = Deafness(last_resort=lambda: _restart_at_once(server, holding))
+    canary = Canary(
+        app=app,
+        queue=own_queue,
+        every_secs=settings.worker_canary_secs,
+        idle_secs=lambda: turn.idle_secs,
+        on_deaf=deafness.end_worker,
+    )
+    register_steps(app, step=step_of(settings.worker_role), work=take, hear=canary.hear)
     heartbeat = Heartbeat(
         membership=membership,
         holding=holding,
-        stage_secs=measurer.stage_secs,
+        stage_secs=work.stage_secs,
         device_report=selftester.report,
         set_draining=consuming.set_draining,
         every_secs=joined.heartbeat_secs,
@@ -127,7 +178,7 @@ def _serve(
         port=settings.worker_metrics_port,
         registry=metrics.registry(
             metrics.WorkerMetrics(
-                stage_secs=measurer.stage_secs,
+                stage_secs=work.stage_secs,
                 held=holding.held,
                 quarantined=lambda: selftester.quarantined,
             )
@@ -144,69 +195,55 @@ def _serve(
     signals.worker_shutting_down.connect(stop)
     heartbeat.start()
     selftester.start()
+    canary.start()
     try:
         with probes:
             worker.start()
     finally:
+        canary.stop()
         holding.drop_all()
         selftester.stop()
         heartbeat.stop()
+        client.close()
         signals.worker_shutting_down.disconnect(stop)
+    deafness.raise_if_deaf()
 
 
-def _measurer(
-    settings: WorkerSettings,
-    server: ForkServer,
-    device: Device,
-    detected: DetectedTarget,
-    membership: Membership,
-    holding: Holding,
-    app: Celery,
-) -> Measurer:
-    linker = shutil.which("ld") if settings.worker_linker == "auto" else None
+def _publish(app: Celery, obj: Result, *, timeout_secs: float) -> None:
+    try:
+        publish_result(app, obj, timeout_secs=timeout_secs)
+    except OperationalError as error:
+        _log.error("result_lost", trial_id=obj.trial_id, attempt=obj.attempt, reason=str(error))
 
-    def publish(obj: TrialStarted | TrialOutcome) -> None:
-        try:
-            publish_result(app, obj, timeout_secs=settings.publish_timeout_secs)
-        except OperationalError as error:
-            _log.error("result_lost", trial_id=obj.trial_id, attempt=obj.attempt, reason=str(error))
 
-    return Measurer(
-        server=server,
-        device=device,
-        references=ReferenceCache(
-            server=server,
-            directory=Path(settings.work_dir) / "references",
-            linker=linker,
-            timeout_secs=settings.reference_timeout_secs,
-            max_bytes=settings.reference_cache_bytes,
-        ),
-        artifacts=ArtifactStore(
-            directory=settings.work_dir / "artifacts", max_count=settings.worker_max_artifacts
-        ),
-        holding=holding,
-        linker=linker,
-        tvm_version=detected.tvm_version,
-        worker_id=lambda: membership.worker_id,
-        publish=publish,
-        max_waiting=settings.worker_max_waiting,
-    )
+def _restart_at_once(server: ForkServer, holding: Holding) -> None:
+    """Where the consumer hangs so that it does not even end. What is held is rung for again."""
+    holding.drop_all()
+    server.close()
+    restart()
 
 
 def _announcement(settings: WorkerSettings, device: Device, detected: DetectedTarget) -> dict[str, Any]:
     return {
-        "name": settings.worker_name or f"{host_name()}/{device.name}",
+        "name": settings.worker_name or f"{host_name()}/{device.name}{_suffix(settings.worker_role)}",
         "host": host_name(),
         "device": device.name,
         "device_class": device.device_class,
         "target": detected.target,
         "profiles": list(settings.profiles),
-        "role": "both",
+        "role": settings.worker_role,
         "cores": len(device.cpus),
         "memory_bytes": device.memory_bytes,
         "tvm_version": detected.tvm_version,
+        "features": None if detected.features is None else list(detected.features),
+        "machine": detected.machine,
         "facts": {**device.facts, "pid": os.getpid()},
     }
+
+
+def _suffix(role: WorkerRole) -> str:
+    """A builder shares its host with the worker of the device."""
+    return "-build" if role is WorkerRole.BUILD else ""
 
 
 def _celery_worker(app: Celery, *, name: str, queues: tuple[str, ...]) -> Any:

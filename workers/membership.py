@@ -64,6 +64,11 @@ class Membership:
         self._told_facts: dict[str, Any] = {}
 
     @property
+    def name(self) -> str:
+        """Unique in the fleet."""
+        return str(self._announcement["name"])
+
+    @property
     def worker_id(self) -> str:
         """As of the latest join."""
         joined = self._joined

@@ -7,6 +7,7 @@ Big texts (modules, traces) travel as base64 of zlib. An unknown version is refu
 import base64
 import binascii
 import dataclasses
+import hashlib
 import re
 import zlib
 from dataclasses import dataclass
@@ -182,6 +183,15 @@ class MeasureChunk:
         except KeyError as error:
             raise MessageError(f"MeasureChunk lacks {error}") from error
         return _from_json(cls, fields)
+
+
+def checked_module(chunk: MeasureChunk) -> str:
+    """The text of the chunk's module; raises MessageError where it is not what its hash says."""
+    text = unpack_text(chunk.module)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    if digest != chunk.module_sha256:
+        raise MessageError(f"the module's hash is {digest}, not {chunk.module_sha256}")
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

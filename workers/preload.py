@@ -1,16 +1,17 @@
 """Imported by the worker's fork server before it forks: what a measuring child needs is then there already.
 
-Importing it is its whole effect; it starts no thread.
+Importing it is its whole effect; it starts no thread. Where TVM comes without its compiler, children only
+load and time what others built.
 """
 
-from tuner.tvm_light import load_tvm
+from tuner.tvm_light import has_compiler, load_tvm
 
 load_tvm()
 
-import tvm.s_tir.analysis  # noqa: E402 - after the light loader, on purpose
-import tvm.s_tir.schedule  # noqa: E402, F401 - the same
-
-import workers.candidate  # noqa: E402 - the same
+import workers.candidate  # noqa: E402 - after the light loader, on purpose
 import workers.detect_child  # noqa: E402 - the same
 import workers.reference_child  # noqa: E402 - the same
-import workers.selftest_child  # noqa: E402, F401 - the same
+
+if has_compiler():
+    import workers.build_child
+    import workers.selftest_child  # noqa: F401 - importing it is all

@@ -60,6 +60,11 @@ def link(runtime: Any, *, linker: str | None, directory: Path) -> Program:
     """Generate code and make it callable: an object and `ld -shared`, or in process where there is no ld."""
     if linker is None or runtime.imports:
         return Program(module=runtime, call=runtime.get_function(ENTRY))
+    return _loaded(link_library(runtime, linker=linker, directory=directory))
+
+
+def link_library(runtime: Any, *, linker: str, directory: Path) -> Path:
+    """Generate code into LIBRARY_NAME in `directory`, without loading it; raises ProgramError."""
     object_path, library_path = directory / "kernel.o", directory / LIBRARY_NAME
     runtime.write_to_file(str(object_path), "o")
     done = subprocess.run(
@@ -70,7 +75,7 @@ def link(runtime: Any, *, linker: str | None, directory: Path) -> Program:
     )
     if done.returncode != 0:
         raise ProgramError(f"ld ended with {done.returncode}: {done.stderr.decode(errors='replace')[:500]}")
-    return _loaded(library_path)
+    return library_path
 
 
 def load_library(library: bytes, *, directory: Path) -> Program:

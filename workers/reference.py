@@ -20,7 +20,7 @@ from workers.messages import MeasureChunk
 from workers.reference_files import read_reference
 
 #: Counts up when inputs or the safe order change, so that old files are not used.
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +37,19 @@ class ReferenceCache:
         self, chunk: MeasureChunk, module_text: str, *, holding: Holding, attempts: Collection[Attempt]
     ) -> Path:
         """The directory of the chunk's reference; raises ReferenceFailed with the reason."""
-        place = self.directory / reference_name(chunk)
+        place = self.place(chunk)
         try:
             read_reference(place)
         except OSError:
             self._compute(chunk, module_text, place, holding, attempts)
-            self._shrink(keep=place)
+            self.shrink(keep=place)
         else:
             (place / "meta.json").touch()
         return place
+
+    def place(self, chunk: MeasureChunk) -> Path:
+        """The directory of the chunk's reference, whether it is there or not."""
+        return self.directory / reference_name(chunk)
 
     def _compute(
         self,
@@ -64,7 +68,7 @@ class ReferenceCache:
         order = {
             "module": module_text,
             "target": chunk.target,
-            "rule": _rule(chunk).as_json(),
+            "rule": input_rule(chunk).as_json(),
             "linker": self.linker,
         }
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -80,9 +84,10 @@ class ReferenceCache:
                 raise ReferenceFailed(detail) from error
             finally:
                 holding.detach(child)
-            _move(child.directory / "reference", place)
+            move_reference(child.directory / "reference", place)
 
-    def _shrink(self, *, keep: Path) -> None:
+    def shrink(self, *, keep: Path) -> None:
+        """Drop the least recently used beyond `max_bytes`."""
         sizes = {place: _size_bytes(place) for place in self.directory.iterdir() if place.is_dir()}
         excess = sum(sizes.values()) - self.max_bytes
         for place in sorted(sizes, key=_last_used):
@@ -93,7 +98,8 @@ class ReferenceCache:
                 excess -= sizes[place]
 
 
-def _rule(chunk: MeasureChunk) -> InputRule:
+def input_rule(chunk: MeasureChunk) -> InputRule:
+    """From what the chunk's inputs follow."""
     policy = chunk.policy
     return InputRule(
         module_sha256=chunk.module_sha256,
@@ -106,11 +112,12 @@ def _rule(chunk: MeasureChunk) -> InputRule:
 
 def reference_name(chunk: MeasureChunk) -> str:
     """The directory of the chunk's reference within the cache: everything it depends on, hashed."""
-    return hashlib.sha256(f"{_FORMAT}:{_rule(chunk).as_json()}".encode()).hexdigest()
+    return hashlib.sha256(f"{_FORMAT}:{input_rule(chunk).as_json()}".encode()).hexdigest()
 
 
-def _move(source: Path, place: Path) -> None:
+def move_reference(source: Path, place: Path) -> None:
     """Into place at once, also from another file system; whoever comes second keeps the first's."""
+    place.parent.mkdir(parents=True, exist_ok=True)
     staged = place.with_name(f".{place.name}.{source.parent.name}")
     shutil.move(source, staged)
     try:

@@ -4,16 +4,18 @@ Written by the reference child, read by candidates of any number of chunks; neve
 """
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from workers.inputs import Array, Parameter, numpy_dtype
+from workers.inputs import Array, InputRule, Parameter, make_inputs, numpy_dtype
 
 _META = "meta.json"
+_LENGTH_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,8 @@ class Reference:
     parameters: tuple[Parameter, ...]
     output_indices: tuple[int, ...]
     reduction_length: int
+    #: The inputs are positive, because others led to NaN.
+    positive_floats: bool = False
 
     def inputs(self) -> list[Array]:
         """Initial contents of every parameter."""
@@ -46,6 +50,7 @@ def write_reference(
     inputs: Sequence[Array],
     outputs: dict[int, Array],
     reduction_length: int,
+    positive_floats: bool = False,
 ) -> None:
     directory.mkdir(parents=True)
     for index, array in enumerate(inputs):
@@ -56,6 +61,7 @@ def write_reference(
         "parameters": [parameter.as_json() for parameter in parameters],
         "output_indices": sorted(outputs),
         "reduction_length": reduction_length,
+        "positive_floats": positive_floats,
     }
     (directory / _META).write_text(json.dumps(meta))
 
@@ -68,6 +74,37 @@ def read_reference(directory: Path) -> Reference:
         parameters=tuple(Parameter.from_json(obj) for obj in meta["parameters"]),
         output_indices=tuple(meta["output_indices"]),
         reduction_length=meta["reduction_length"],
+        positive_floats=meta["positive_floats"],
+    )
+
+
+def pack_reference(directory: Path) -> bytes:
+    """The expected outputs in one piece, for another host, which makes the inputs itself."""
+    meta = (directory / _META).read_bytes()
+    outputs = [(directory / f"output_{i}.bin").read_bytes() for i in read_reference(directory).output_indices]
+    return b"".join([len(meta).to_bytes(_LENGTH_BYTES, "little"), meta, *outputs])
+
+
+def unpack_reference(packed: bytes, directory: Path, rule: InputRule) -> None:
+    """Write the files of what `pack_reference` packed; raises ValueError or KeyError where it is not."""
+    end = _LENGTH_BYTES + int.from_bytes(packed[:_LENGTH_BYTES], "little")
+    meta = json.loads(packed[_LENGTH_BYTES:end])
+    parameters = [Parameter.from_json(obj) for obj in meta["parameters"]]
+    outputs: dict[int, Array] = {}
+    for index in meta["output_indices"]:
+        parameter = parameters[index]
+        dtype = numpy_dtype(parameter.dtype)
+        count = math.prod(parameter.shape)
+        outputs[index] = np.frombuffer(packed, dtype=dtype, count=count, offset=end).reshape(parameter.shape)
+        end += count * dtype.itemsize
+    positive = bool(meta["positive_floats"])
+    write_reference(
+        directory,
+        parameters=parameters,
+        inputs=make_inputs(parameters, replace(rule, positive_floats=positive)),
+        outputs=outputs,
+        reduction_length=int(meta["reduction_length"]),
+        positive_floats=positive,
     )
 
 

@@ -3,11 +3,12 @@
 import os
 import tempfile
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AnyHttpUrl, Field, SecretStr, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from db.states import WorkerRole
 from workers.secret_files import FileSettings
 
 
@@ -34,6 +35,12 @@ class WorkerSettings(FileSettings):
     #: Unique in the fleet; a join under the same name replaces the predecessor. None: host and device.
     worker_name: str | None = None
     worker_device: Literal["cpu", "cuda"] = "cpu"
+    #: build: makes what others time; measure: times what others built; both: the whole.
+    worker_role: WorkerRole = WorkerRole.BOTH
+    #: Served instead of this CPU's own target, as JSON: {"kind": "llvm", "mcpu": .., "num-cores": ..}.
+    worker_target: dict[str, Any] | None = None
+    #: Of a kernel or reference that travels between workers.
+    max_artifact_bytes: int = Field(default=64 << 20, gt=0)
     #: Cores to time on; None: all that this process may use.
     worker_cores: int | None = Field(default=None, ge=1)
     #: auto: `ld` where there is one; none: code is loaded in process.
@@ -46,6 +53,9 @@ class WorkerSettings(FileSettings):
     worker_selftest_secs: float = Field(default=600.0, ge=0)
     #: Relative slowness of the reference kernel beside its own history that puts the device into quarantine.
     worker_drift_limit: float = Field(default=0.15, gt=0)
+    #: Between two messages that the worker sends itself through the broker; two unheard ones, and it starts
+    #: again. 0: none.
+    worker_canary_secs: float = Field(default=10.0, ge=0)
     #: Where /metrics, /healthz and /readyz are served; None: nowhere.
     worker_metrics_port: int | None = Field(default=None, ge=0, le=65535)
     metrics_host: str = "127.0.0.1"

@@ -23,7 +23,7 @@ _BUDGET_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutOff:
-    """A candidate slower than `limit_secs` is not worth its time; a run that takes `alarm_secs` is stopped."""
+    """Slower than `limit_secs` is not worth its time; a run that takes `alarm_secs` is stopped under way."""
 
     limit_secs: float
     alarm_secs: float

@@ -106,8 +106,10 @@ class IntakeChild:
             functions=[_function(found) for found in answer["functions"]], tvm_version=answer["tvm_version"]
         )
 
-    def target(self, target: Mapping[str, Any]) -> dict[str, Any]:
-        canonical: dict[str, Any] = self._ask({"op": "target", "target": dict(target)})["canonical"]
+    def target(self, target: Mapping[str, Any], *, host: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The canonical form; `host` ({"features", "machine"}) must be able to run its code."""
+        request = {"op": "target", "target": dict(target), "host": None if host is None else dict(host)}
+        canonical: dict[str, Any] = self._ask(request)["canonical"]
         return canonical
 
     def equal(self, one: str, other: str) -> bool:

@@ -53,9 +53,14 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 
 def _add_worker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    worker = commands.add_parser("worker", help="measure candidates on a device of this host")
+    worker = commands.add_parser("worker", help="build and measure candidates on a device of this host")
     worker.add_argument("--join", metavar="URL", help="the service's URL (TILEFARM_URL)")
     worker.add_argument("--token", help="a token with the scope `worker` (TILEFARM_TOKEN)")
+    worker.add_argument(
+        "--role",
+        choices=("both", "build", "measure"),
+        help="build: make what others time; measure: time what others built (TILEFARM_WORKER_ROLE)",
+    )
     worker.set_defaults(run=_worker)
 
 
@@ -158,7 +163,7 @@ def _worker(arguments: argparse.Namespace) -> int:
     from workers.main import run
     from workers.settings import WorkerSettings
 
-    given = {"url": arguments.join, "token": arguments.token}
+    given = {"url": arguments.join, "token": arguments.token, "worker_role": arguments.role}
     try:
         run(_read(WorkerSettings, **{name: value for name, value in given.items() if value}))
     except WorkerError as error:

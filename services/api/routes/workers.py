@@ -9,9 +9,10 @@ from db.profiles import store_profile
 from db.session import reading, transaction
 from db.states import WorkerRole, WorkerState
 from db.targets import store_target
+from db.tokens import Token
 from services.api.auth import Admin, JobsReader, WorkerToken
 from services.api.deps import EngineDep, IntakeDep, SettingsDep
-from services.api.errors import InvalidError, NotFoundError
+from services.api.errors import ForbiddenError, InvalidError, NotFoundError
 from services.api.ids import WorkerId
 from services.api.schemas_records import (
     Heartbeat,
@@ -26,28 +27,33 @@ from services.api.worker_views import worker_view
 from workers.queues import work_queue
 
 router = APIRouter(prefix="/v1/workers", tags=["workers"])
+_NOT_STORED = {"target", "profiles", "features", "machine"}
 
 
 @router.post(":join", status_code=201)
 def join(
     body: JoinWorker, token: WorkerToken, engine: EngineDep, intake: IntakeDep, settings: SettingsDep
 ) -> JoinedWorker:
-    """A worker begins. A predecessor of the same name has left; its profiles name this target from now on."""
-    del token
+    """A worker begins; from now on only its token may speak for it.
+
+    A predecessor of the same name has left; its profiles name this target from now on.
+    """
     for profile in body.profiles:
         if not is_profile_name(profile):
             detail = f"{profile[:80]!r} is no name for a profile"
             raise InvalidError.of("bad_profile", detail)
     form = checked(body.target)
+    checks = WorkerRole(body.role) is not WorkerRole.BUILD and body.machine is not None
+    host = {"features": body.features, "machine": body.machine} if checks else None
     with intake.open() as child:
-        target = checked(child.target(form))
+        target = checked(child.target(form, host=host))
     with transaction(engine) as session:
         row = store_target(session, target, key=key(target))
         for profile in body.profiles:
             store_profile(session, profile, target_id=row.id)
         worker_id = workers.join(
             session,
-            workers.NewWorker(target_id=row.id, **body.model_dump(exclude={"target", "profiles"})),
+            workers.NewWorker(target_id=row.id, token_id=token.id, **body.model_dump(exclude=_NOT_STORED)),
         )
     return JoinedWorker(
         worker_id=worker_id,
@@ -62,8 +68,8 @@ def join(
 @router.post("/{worker_id}:heartbeat")
 def heartbeat(worker_id: WorkerId, body: Heartbeat, token: WorkerToken, engine: EngineDep) -> HeartbeatAnswer:
     """What the worker holds; the answer is its control channel. 404: join again."""
-    del token
     with transaction(engine) as session:
+        _require_own(session, worker_id, token)
         desired = workers.beat(
             session,
             worker_id,
@@ -80,8 +86,8 @@ def heartbeat(worker_id: WorkerId, body: Heartbeat, token: WorkerToken, engine: 
 
 @router.post("/{worker_id}:leave", status_code=204)
 def leave(worker_id: WorkerId, token: WorkerToken, engine: EngineDep) -> Response:
-    del token
     with transaction(engine) as session:
+        _require_own(session, worker_id, token)
         if not workers.leave(session, worker_id):
             raise _not_found(worker_id)
     return Response(status_code=204)
@@ -118,6 +124,12 @@ def drain(worker_id: WorkerId, token: Admin, engine: EngineDep, settings: Settin
 def resume(worker_id: WorkerId, token: Admin, engine: EngineDep, settings: SettingsDep) -> WorkerView:
     del token
     return _ask(worker_id, WorkerState.RUNNING, engine, settings)
+
+
+def _require_own(session: Session, worker_id: str, token: Token) -> None:
+    """Raises ForbiddenError where another token joined as this worker."""
+    if workers.token_of(session, worker_id) not in (None, token.id):
+        raise ForbiddenError("not_this_worker", "another token joined as this worker: join under your own")
 
 
 def _ask(worker_id: str, desired: WorkerState, engine: EngineDep, settings: SettingsDep) -> WorkerView:
