@@ -78,6 +78,15 @@ def improvements(session: Session, search_ids: Collection[int]) -> list[Improvem
     ]
 
 
+def curve_mark(session: Session, search_id: int) -> tuple[int, datetime | None]:
+    """Changes whenever `points` of the search would."""
+    statement = select(func.count(TrialRow.outcome), func.max(TrialRow.done_at)).where(
+        TrialRow.search_id == search_id, TrialRow.purpose == Purpose.SEARCH
+    )
+    found = session.execute(statement).one()
+    return found[0], found[1]
+
+
 def points(session: Session, search_id: int) -> list[Point]:
     """Every search trial of a search that has an Outcome, in the order in which they were made."""
     statement = (

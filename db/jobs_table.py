@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, Select, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from db.jobs import Job, jobs_of
-from db.states import JobState
-from db.tables import JobRow
+from db.states import JobState, RecordState
+from db.tables import JobRow, RecordRow, SearchRow, TaskRow
 
 
 class JobSort(StrEnum):
@@ -23,6 +23,8 @@ class JobSort(StrEnum):
     TARGET = "target"
     PRIORITY = "priority"
     PROGRESS = "progress"
+    SPEEDUP = "speedup"
+    LATENCY = "latency"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +46,17 @@ _COLUMNS: dict[JobSort, ColumnElement[Any]] = {
     JobSort.PROGRESS: JobRow.trials_reserved * 1.0 / JobRow.max_trials,
 }
 
+#: What stands in tasks and searches.
+_MEASURED = (JobSort.SPEEDUP, JobSort.LATENCY)
+
 
 def page_of_jobs(session: Session, wanted: JobFilter, *, limit: int, offset: int) -> list[Job]:
-    column = _COLUMNS[wanted.sort]
+    if wanted.sort in _MEASURED:
+        statement, column = _by_latency(wanted.sort)
+    else:
+        statement, column = select(JobRow.id), _COLUMNS[wanted.sort]
     order = column.desc() if wanted.descending else column.asc()
-    statement = select(JobRow.id).where(*_conditions(wanted)).order_by(order, JobRow.id)
+    statement = statement.where(*_conditions(wanted)).order_by(order.nulls_last(), JobRow.id)
     ids = session.scalars(statement.limit(limit).offset(offset)).all()
     found = {job.id: job for job in jobs_of(session, ids)}
     return [found[job_id] for job_id in ids]
@@ -61,6 +69,37 @@ def count_jobs(session: Session, wanted: JobFilter) -> int:
 def count_by_state(session: Session) -> dict[JobState, int]:
     statement = select(JobRow.state, func.count()).group_by(JobRow.state)
     return {JobState(row[0]): row[1] for row in session.execute(statement)}
+
+
+def _by_latency(sort: JobSort) -> tuple[Select[str], ColumnElement[Any]]:
+    """Jobs with their weighted latency, or its ratio to the untuned one; null where a task has none yet."""
+    record = (
+        select(RecordRow.latency_secs)
+        .where(
+            RecordRow.workload_id == SearchRow.workload_id,
+            RecordRow.target_id == SearchRow.target_id,
+            RecordRow.tvm_version == SearchRow.tvm_version,
+            RecordRow.state == RecordState.PUBLISHED,
+        )
+        .order_by(RecordRow.id.desc())
+        .limit(1)
+        .correlate(SearchRow)
+        .scalar_subquery()
+    )
+    untuned, measured = SearchRow.untuned_latency_secs, SearchRow.best_latency_secs
+    best = func.coalesce(case((untuned < measured, untuned), else_=measured), record)
+    weighted = (
+        select(
+            TaskRow.job_id,
+            case((func.count(best) == func.count(), func.sum(TaskRow.weight * best))).label("best"),
+            case((func.count(untuned) == func.count(), func.sum(TaskRow.weight * untuned))).label("untuned"),
+        )
+        .join(SearchRow, SearchRow.id == TaskRow.search_id)
+        .group_by(TaskRow.job_id)
+        .subquery()
+    )
+    column = weighted.c.best if sort == JobSort.LATENCY else weighted.c.untuned / weighted.c.best
+    return select(JobRow.id).outerjoin(weighted, weighted.c.job_id == JobRow.id), column
 
 
 def _conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:

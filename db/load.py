@@ -40,6 +40,15 @@ class WorkerRate:
     failed: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A trial that a worker has done."""
+
+    worker_id: str
+    done_ago_secs: float
+    stage_secs: dict[str, float]
+
+
 def queue_depths(session: Session) -> list[QueueDepth]:
     statement = (
         select(
@@ -71,6 +80,21 @@ def held_trials(session: Session, trial_ids: Collection[int]) -> dict[int, Held]
         row.id: Held(trial_id=row.id, task_id=row.task_id, task_name=row.name)
         for row in session.execute(statement)
     }
+
+
+def latest_work(session: Session, *, within_secs: float, limit: int) -> list[Work]:
+    """What workers have done lately, the newest first: at most so many trials."""
+    statement = (
+        select(TrialRow.worker_id, secs_since(TrialRow.done_at), TrialRow.stage_secs)
+        .where(TrialRow.done_at > utc_now(offset_secs=-within_secs), TrialRow.worker_id.is_not(None))
+        .order_by(TrialRow.done_at.desc())
+        .limit(limit)
+    )
+    return [
+        Work(worker_id=worker_id, done_ago_secs=ago, stage_secs=stage_secs or {})
+        for worker_id, ago, stage_secs in session.execute(statement)
+        if worker_id is not None
+    ]
 
 
 def worker_rates(session: Session, *, within_secs: float) -> dict[str, WorkerRate]:

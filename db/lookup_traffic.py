@@ -23,7 +23,7 @@ from db.tables import (
     TaskRow,
     WorkloadRow,
 )
-from db.workloads import Workload, same_hash
+from db.workloads import same_hash
 
 #: Missed workloads that are kept; those asked for longest ago go first.
 MAX_MISSES = 10_000
@@ -145,11 +145,16 @@ def most_missed(session: Session, *, limit: int) -> list[Missed]:
     return [_missed(session, row, age_secs) for row, age_secs in session.execute(statement)]
 
 
-def missed_workload(session: Session, key: MissKey) -> tuple[Workload, dict[str, Any]] | None:
-    """The module of a missed workload and the canonical target; None where no module of it is known."""
+def missed_workload(session: Session, key: MissKey) -> tuple[str, dict[str, Any], str | None] | None:
+    """Of a missed workload its module's JSON text, the canonical target and a task's name.
+
+    None where no module of it is known.
+    """
     row = session.get(LookupMissRow, (key.shash, key.target_key, key.tvm_version))
     known = same_hash(session, tvm_version=key.tvm_version, shash=key.shash)
-    return None if row is None or not known else (known[0], row.target)
+    if row is None or not known:
+        return None
+    return known[0].module, row.target, session.scalars(select(task_name(known[0].id))).one()
 
 
 def task_name(workload_id: Any) -> Any:

@@ -1,14 +1,19 @@
 """Records as a table: searched and paged, without the modules and traces that a consumer needs. Read only."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, Select, Text, cast, func, or_, select
 from sqlalchemy.orm import Session
 
+from db.lookup_traffic import task_name
 from db.states import RecordState
-from db.tables import RecordRow, SearchRow, TargetRow, TaskRow, WorkloadRow
+from db.tables import RecordRow, TargetRow, TaskRow, WorkloadRow
+
+#: `128x768`, `128, 768`, `[1,32,28,28]`, `float32[8]`
+_SHAPE = re.compile(r"(?:[a-z]+\d*(?:_\w+)?)?\s*\[?\s*\d+(?:\s*[x×,]\s*\d+)*\s*\]?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,33 +34,22 @@ class RecordLine:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
-    """Workloads that were asked for, and of them those with a published record, for a target."""
+def page_of_records(
+    session: Session, text: str, *, limit: int, offset: int, current: bool = False
+) -> list[RecordLine]:
+    """Newest first; the text as in `workload_conditions`, or part of a device class.
 
-    target_key: str
-    target: dict[str, Any]
-    workloads: int
-    with_record: int
-
-
-def page_of_records(session: Session, text: str, *, limit: int, offset: int) -> list[RecordLine]:
-    """Newest first; the text is part of a task's name, the start of a hash, or of a device class."""
-    name = (
-        select(func.min(TaskRow.name))
-        .where(TaskRow.workload_id == RecordRow.workload_id)
-        .correlate(RecordRow)
-        .scalar_subquery()
-    )
+    `current`: only what a lookup would get.
+    """
     statement = (
         select(
-            RecordRow.id, WorkloadRow.shash, name.label("name"), WorkloadRow.args, WorkloadRow.flops,
-            TargetRow.key, TargetRow.canonical, RecordRow.tvm_version, RecordRow.state,
+            RecordRow.id, WorkloadRow.shash, task_name(RecordRow.workload_id).label("name"),
+            WorkloadRow.args, WorkloadRow.flops, TargetRow.key, TargetRow.canonical, RecordRow.tvm_version, RecordRow.state,
             RecordRow.latency_secs, RecordRow.device_class, RecordRow.trial_id, RecordRow.created_at,
         )
         .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
         .join(TargetRow, TargetRow.id == RecordRow.target_id)
-        .where(*_conditions(text))
+        .where(*_conditions(text, current=current))
         .order_by(RecordRow.id.desc())
         .limit(limit)
         .offset(offset)
@@ -80,55 +74,48 @@ def page_of_records(session: Session, text: str, *, limit: int, offset: int) -> 
     ]
 
 
-def count_records(session: Session, text: str) -> int:
+def count_records(session: Session, text: str, *, current: bool = False) -> int:
     statement = (
         select(func.count())
         .select_from(RecordRow)
         .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
-        .where(*_conditions(text))
+        .where(*_conditions(text, current=current))
     )
     return session.scalars(statement).one()
 
 
-def coverage(session: Session) -> list[Coverage]:
-    """Over the workloads that tasks of jobs for the target ask for."""
-    published = (
-        select(RecordRow.workload_id, RecordRow.target_id)
-        .where(RecordRow.state == RecordState.PUBLISHED)
-        .distinct()
-        .subquery()
-    )
-    statement = (
-        select(
-            TargetRow.key,
-            TargetRow.canonical,
-            func.count(SearchRow.workload_id.distinct()),
-            func.count(published.c.workload_id.distinct()),
-        )
-        .select_from(SearchRow)
-        .join(TargetRow, TargetRow.id == SearchRow.target_id)
-        .outerjoin(
-            published,
-            (published.c.workload_id == SearchRow.workload_id)
-            & (published.c.target_id == SearchRow.target_id),
-        )
-        .group_by(TargetRow.id, TargetRow.key, TargetRow.canonical)
-        .order_by(TargetRow.id)
-    )
-    return [
-        Coverage(target_key=row[0], target=row[1], workloads=row[2], with_record=row[3])
-        for row in session.execute(statement)
-    ]
-
-
-def _conditions(text: str) -> list[ColumnElement[bool]]:
+def workload_conditions(text: str) -> list[ColumnElement[bool]]:
+    """Workloads by part of a task's name, the start of a hash, or a shape: `128x768`, `[128, 768]`."""
     if not text:
         return []
     named = select(TaskRow.workload_id).where(TaskRow.name.icontains(text, autoescape=True))
-    return [
-        or_(
-            RecordRow.workload_id.in_(named),
-            WorkloadRow.shash.startswith(text.lower(), autoescape=True),
-            RecordRow.device_class.icontains(text, autoescape=True),
-        )
-    ]
+    fits = [WorkloadRow.id.in_(named), WorkloadRow.shash.startswith(text.lower(), autoescape=True)]
+    return [or_(*fits, *_of_shape(text))]
+
+
+def _conditions(text: str, *, current: bool) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if text:
+        device = RecordRow.device_class.icontains(text, autoescape=True)
+        conditions.append(or_(*workload_conditions(text), device))
+    if current:
+        conditions.append(RecordRow.id.in_(_current()))
+    return conditions
+
+
+def _current() -> Select[int]:
+    """The newest published record of each workload, target and TVM version."""
+    return (
+        select(func.max(RecordRow.id))
+        .where(RecordRow.state == RecordState.PUBLISHED)
+        .group_by(RecordRow.workload_id, RecordRow.target_id, RecordRow.tvm_version)
+    )
+
+
+def _of_shape(text: str) -> list[ColumnElement[bool]]:
+    """Dimensions in this order, whole numbers, anywhere in one argument's shape."""
+    if not _SHAPE.fullmatch(text):
+        return []
+    dims = ", ".join(re.findall(r"\d+", text.partition("[")[2] or text))
+    column = cast(WorkloadRow.args, Text)
+    return [column.contains(f"{before}{dims}{after}") for before in ("[", ", ") for after in ("]", ",")]

@@ -2,6 +2,7 @@
 
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
@@ -47,6 +48,16 @@ def module_of_search(session: Session, search_id: int) -> str:
         .where(SearchRow.id == search_id)
     )
     return zlib.decompress(session.scalars(statement).one()).decode()
+
+
+def search_space(session: Session, search_id: int) -> dict[str, Any] | None:
+    """The search's own design space; None for the default one."""
+    return session.scalars(select(SearchRow.space).where(SearchRow.id == search_id)).one()
+
+
+def search_policy(session: Session, search_id: int) -> dict[str, Any]:
+    """How the search's trials are built and timed."""
+    return session.scalars(select(SearchRow.policy).where(SearchRow.id == search_id)).one()
 
 
 def _ok(search_id: int) -> Select[int]:

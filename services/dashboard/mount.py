@@ -3,7 +3,18 @@
 from fastapi import FastAPI
 
 from services.dashboard import assets
-from services.dashboard.views import actions, compare, downloads, fleet, jobs, records, session, tasks, trials
+from services.dashboard.views import (
+    actions,
+    compare,
+    downloads,
+    fleet,
+    jobs,
+    records,
+    session,
+    task_numbers,
+    tasks,
+    trials,
+)
 
 ROUTERS = (
     assets.router,
@@ -12,10 +23,13 @@ ROUTERS = (
     jobs.pages,
     jobs.data,
     tasks.pages,
-    tasks.data,
+    task_numbers.data,
     trials.pages,
+    trials.data,
     fleet.pages,
+    fleet.data,
     records.pages,
+    records.data,
     compare.pages,
     downloads.data,
     actions.router,

@@ -11,12 +11,14 @@ from urllib.parse import quote
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from sqlalchemy.exc import InterfaceError, OperationalError
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
-from services.api.errors import ApiError, InvalidError, UnauthenticatedError
+from services.api.errors import ApiError, InvalidError, UnauthenticatedError, UnavailableError
 from services.dashboard import words
 from services.dashboard.assets import asset_url
+from services.dashboard.sending import send
 from services.dashboard.viewer import Viewer
 
 HEADERS = {
@@ -44,11 +46,11 @@ _templates.globals["asset"] = asset_url
 
 def page(
     template: str, *, viewer: Viewer | None, request: Request, status: int = 200, **context: Any
-) -> HTMLResponse:
+) -> Response:
     text = _templates.get_template(template).render(
         viewer=viewer, path=request.url.path, base_url=str(request.base_url).rstrip("/"), **context
     )
-    return HTMLResponse(text, status_code=status)
+    return send(request, text.encode(), media_type="text/html; charset=utf-8", status=status)
 
 
 class PageRoute(APIRoute):
@@ -69,6 +71,9 @@ class PageRoute(APIRoute):
                 )
             except ApiError as error:
                 response = _error_page(request, error)
+            except (OperationalError, InterfaceError):
+                said = "The database does not answer. This page tries again by itself."
+                response = _error_page(request, UnavailableError("database_unavailable", said))
             response.headers.update(HEADERS)
             return response
 

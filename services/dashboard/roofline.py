@@ -1,7 +1,7 @@
 """The least time a workload can take on a device: its work over the device's measured peak. Pure.
 
-The peak comes from the self-test of a worker that serves the target. Memory counts only where the arguments do
-not fit into the last cache: within it the copy bandwidth is no bound.
+The peak comes from the self-test of a worker that serves the target. Memory counts only where the arguments
+do not fit into the last cache: within it the copy bandwidth is no bound.
 """
 
 import math

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from db.lookup_traffic import MissKey
+
 NONE = "–"
 _STEPS = ((86_400, "d"), (3600, "h"), (60, "min"))
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -96,7 +98,26 @@ def outcome(name: str | None) -> str:
     return NONE if name is None else _OUTCOMES.get(name, name)
 
 
+def asked(key: MissKey) -> dict[str, str]:
+    """What a button says of a missed workload."""
+    return {"shash": key.shash, "target_key": key.target_key, "tvm_version": key.tvm_version}
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (latency, micros, figures, count, flop, span, ago, speedup, percent, moment, iso, outcome)
+    for function in (
+        latency,
+        micros,
+        figures,
+        count,
+        flop,
+        span,
+        ago,
+        speedup,
+        percent,
+        moment,
+        iso,
+        outcome,
+        asked,
+    )
 }

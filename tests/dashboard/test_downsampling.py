@@ -8,7 +8,7 @@ import pytest
 from db.curves import Point
 from db.states import Outcome
 from services.dashboard.downsampling import downsample, improving
-from services.dashboard.views.tasks import rank_by_round
+from services.dashboard.ranks import rank_by_round
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -154,10 +154,13 @@ def test_records_are_found_by_name_and_by_hash_with_their_coverage(browse, farm,
     page = browser.page("/records")
     assert "5.00 µs" in page
     assert "dense_1" in page
-    assert "1<em> / 2</em>" in page
+    assert "<small>1 of 2</small>" in page
+    assert "no record" in page
     assert "5.00 µs" in browser.page("/records?q=DENSE_")
     assert "5.00 µs" in browser.page(f"/records?q={1:016x}")
+    assert "5.00 µs" in browser.page("/records?q=2x2")
     assert "No record fits" in browser.page("/records?q=conv")
+    assert "No workload fits" in browser.page("/records?q=2x3")
     assert browse("bob").get("/records").status_code == 200
 
 

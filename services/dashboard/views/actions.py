@@ -6,10 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from db.lookup_traffic import MissKey, missed_workload
+from db.session import reading
 from db.states import DesiredState, WorkerState
 from services.api.auth import JobsWriter, has_scope
 from services.api.deps import EngineDep, IntakeDep, SettingsDep
-from services.api.errors import ForbiddenError
+from services.api.errors import ForbiddenError, NotFoundError
 from services.api.ids import JobId, WorkerId
 from services.api.routes import jobs, workers
 from services.api.schemas import ChangeJob, SubmitJob
@@ -29,6 +31,18 @@ class _AskJob(BaseModel):
 class _AskWorker(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     desired: Annotated[str, Field(pattern="^(running|draining)$")]
+
+
+class _Missed(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    shash: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+    target_key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    tvm_version: Annotated[str, Field(min_length=1, max_length=40)]
+
+
+class _Tune(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    missed: Annotated[list[_Missed], Field(min_length=1, max_length=10)]
 
 
 class _Done(BaseModel):
@@ -64,6 +78,27 @@ def ask_worker(
     asked = workers.drain if desired == WorkerState.DRAINING else workers.resume
     asked(worker_id, who.token, engine, settings)
     return _Done()
+
+
+@router.post("/records/tune")
+def tune_missed(
+    body: _Tune, who: Acting, engine: EngineDep, intake: IntakeDep, settings: SettingsDep
+) -> _Done:
+    """A job for each of the missed workloads, whose modules must be known; at the default budget."""
+    token = _writer(who)
+    made = []
+    for asked in body.missed:
+        key = MissKey(shash=asked.shash, target_key=asked.target_key, tvm_version=asked.tvm_version)
+        with reading(engine) as session:
+            found = missed_workload(session, key)
+            if found is None:
+                raise NotFoundError("unknown_workload", f"no module of {asked.shash} is known; submit it")
+            module, target, name = found
+        sender = Sender(token_id=token.id, name=token.name, idempotency_key=None, body_sha256="")
+        request = SubmitJob(module=module, target=target, name=(name or asked.shash)[:200])
+        job_id, _ = submit(request, sender, engine=engine, intake=intake, settings=settings)
+        made.append(job_id)
+    return _Done(goto=f"/jobs/{made[0]}" if len(made) == 1 else "/")
 
 
 @router.post("/example")

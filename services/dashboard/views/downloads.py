@@ -1,35 +1,37 @@
-"""Tables as CSV, whole, in base units: seconds, not microseconds. A chart's numbers are its own JSON."""
+"""The tables of jobs, tasks and trials as files. Others stand with their pages."""
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import StreamingResponse
 from sqlalchemy import Engine
 
+from db.curves import improvements
+from db.failures import newest_failures
 from db.jobs_table import page_of_jobs
-from db.records_table import page_of_records
 from db.session import reading
 from db.states import JobState
-from db.tasks import read_task
+from db.tasks import read_task, tasks_of_jobs
 from db.trials_view import list_trials
 from services.api.deps import EngineDep
 from services.api.errors import NotFoundError
 from services.api.ids import JobId, RowId
 from services.api.views import job_summaries, job_view
-from services.dashboard.viewer import JobsViewer, RecordsViewer
+from services.dashboard.history import weighted_history
+from services.dashboard.messages import normalised
+from services.dashboard.tables import Form, table
+from services.dashboard.viewer import JobsViewer
 from services.dashboard.views.jobs import wanted_jobs
+from services.dashboard.views.task_numbers import RememberedDep, decisions_of_task
 
 data = APIRouter(prefix="/download", include_in_schema=False)
-_BATCH = 500
-#: What a spreadsheet takes for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+BATCH = 500
+_MAX_FAILURES = 100_000
 
 
-@data.get("/jobs.csv")
-def jobs_csv(
+@data.get("/jobs.{form}")
+def jobs_table(
+    form: Form,
     who: JobsViewer,
     engine: EngineDep,
     state: Annotated[list[JobState] | None, Query()] = None,
@@ -43,24 +45,24 @@ def jobs_csv(
         offset = 0
         while True:
             with reading(engine) as session:
-                jobs = page_of_jobs(session, wanted, limit=_BATCH, offset=offset)
+                jobs = page_of_jobs(session, wanted, limit=BATCH, offset=offset)
                 summaries = job_summaries(session, jobs)
             for job in summaries:
                 yield job.model_dump() | {"target": job.target.name} | job.trials.model_dump()
-            if len(jobs) < _BATCH:
+            if len(jobs) < BATCH:
                 return
-            offset += _BATCH
+            offset += BATCH
 
     columns = (
         *("id", "name", "owner", "state", "target", "priority", "strategy", "seed", "max_trials"),
         *("submitted", "queued", "dispatched", "done", "failed", "cancelled", "weighted_latency_secs"),
         *("untuned_weighted_latency_secs", "speedup", "created_at", "started_at", "finished_at", "error"),
     )
-    return _csv("jobs.csv", columns, rows())
+    return table("jobs", form, columns, rows())
 
 
-@data.get("/jobs/{job_id}/tasks.csv")
-def tasks_csv(job_id: JobId, who: JobsViewer, engine: EngineDep) -> Response:
+@data.get("/jobs/{job_id}/tasks.{form}")
+def tasks_table(form: Form, job_id: JobId, who: JobsViewer, engine: EngineDep) -> Response:
     del who
     with reading(engine) as session:
         job = job_view(session, job_id)
@@ -71,11 +73,33 @@ def tasks_csv(job_id: JobId, who: JobsViewer, engine: EngineDep) -> Response:
         *("untuned_latency_secs", "speedup", "gflops", "record_id", "exhausted", "error"),
     )
     rows = (task.model_dump() | task.trials.model_dump() for task in job.tasks)
-    return _csv("tasks.csv", columns, rows)
+    return table("tasks", form, columns, rows)
 
 
-@data.get("/tasks/{task_id}/trials.csv")
-def trials_csv(task_id: RowId, who: JobsViewer, engine: EngineDep) -> Response:
+@data.get("/jobs/{job_id}/latency.{form}")
+def latency_table(form: Form, job_id: JobId, who: JobsViewer, engine: EngineDep) -> Response:
+    """The steps of the job's weighted latency, as its chart draws them."""
+    del who
+    with reading(engine) as session:
+        tasks = tasks_of_jobs(session, [job_id])
+        steps = weighted_history(tasks, improvements(session, {task.search_id for task in tasks}))
+    rows = ({"trial_id": step.trial_id, "at": step.at, "latency_secs": step.latency_secs} for step in steps)
+    return table("latency", form, ("trial_id", "at", "latency_secs"), rows)
+
+
+@data.get("/jobs/{job_id}/seconds.{form}")
+def seconds_table(form: Form, job_id: JobId, who: JobsViewer, engine: EngineDep) -> Response:
+    del who
+    with reading(engine) as session:
+        job = job_view(session, job_id)
+    if job is None:
+        raise NotFoundError("job_not_found", f"there is no job {job_id}")
+    rows = ({"stage": name, "secs": secs} for name, secs in job.stage_secs.items())
+    return table("seconds", form, ("stage", "secs"), rows)
+
+
+@data.get("/tasks/{task_id}/trials.{form}")
+def trials_table(form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep) -> Response:
     """Every trial that the task's job paid for, failures included; newest first."""
     del who
     with reading(engine) as session:
@@ -87,59 +111,48 @@ def trials_csv(task_id: RowId, who: JobsViewer, engine: EngineDep) -> Response:
         *("attempt", "program_hash", "trace_hash", "worker_id", "device_class", "tvm_version"),
         *("created_at", "done_at", "error"),
     )
-    return _csv("trials.csv", columns, _trials(engine, task.job_id, task_id, columns))
+    return table("trials", form, columns, _trials(engine, task.job_id, task_id, columns))
 
 
-@data.get("/records.csv")
-def records_csv(
-    who: RecordsViewer,
-    engine: EngineDep,
-    q: Annotated[str, Query(max_length=120, pattern=r"^[^\x00]*$")] = "",
+@data.get("/tasks/{task_id}/decisions.{form}")
+def decisions_table(
+    form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
 ) -> Response:
+    """A row for each trial of the explorer, a column for each of its decisions."""
     del who
-    columns = (
-        *("id", "state", "name", "shash", "args", "target", "tvm_version", "latency_secs", "flops"),
-        *("device_class", "trial_id", "created_at"),
+    found = decisions_of_task(engine, task_id, remembered)
+    names = [f"{axis['name']} {axis['part']}".strip() for axis in found["axes"]]
+    columns = ["trial", "latency_secs", *names]
+    values = [found["trials"], found["latencies_secs"], *(axis["values"] for axis in found["axes"])]
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
+    return table("decisions", form, columns, rows)
+
+
+@data.get("/failures.{form}")
+def failures_table(
+    form: Form,
+    who: JobsViewer,
+    engine: EngineDep,
+    job: Annotated[str | None, Query(max_length=60, pattern=r"^[^\x00]*$")] = None,
+) -> Response:
+    """One row for each failure, newest first, with the message that groups it."""
+    del who
+    with reading(engine) as session:
+        failures = newest_failures(session, job_id=job or None, limit=_MAX_FAILURES)
+    columns = ("trial_id", "job_id", "task_id", "task_name", "outcome", "group", "worker_id", "error")
+    rows = (
+        {name: getattr(each, name) for name in columns if name != "group"} | {"group": normalised(each.error)}
+        for each in failures
     )
-
-    def rows() -> Iterator[Mapping[str, Any]]:
-        offset = 0
-        while True:
-            with reading(engine) as session:
-                lines = page_of_records(session, q.strip(), limit=_BATCH, offset=offset)
-            yield from ({name: getattr(line, name) for name in columns} for line in lines)
-            if len(lines) < _BATCH:
-                return
-            offset += _BATCH
-
-    return _csv("records.csv", columns, rows())
+    return table("failures", form, columns, rows)
 
 
 def _trials(engine: Engine, job_id: str, task_id: int, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     after: int | None = None
     while True:
         with reading(engine) as session:
-            trials = list_trials(session, job_id, limit=_BATCH, after_id=after, task_id=task_id)
+            trials = list_trials(session, job_id, limit=BATCH, after_id=after, task_id=task_id)
         yield from ({name: getattr(trial, name) for name in columns} for trial in trials)
-        if len(trials) < _BATCH:
+        if len(trials) < BATCH:
             return
         after = trials[-1].id
-
-
-def _csv(name: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Response:
-    def lines() -> Iterator[str]:
-        yield ",".join(columns) + "\r\n"
-        for row in rows:
-            buffer = io.StringIO()
-            csv.writer(buffer).writerow([_cell(row[column]) for column in columns])
-            yield buffer.getvalue()
-
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    return StreamingResponse(lines(), media_type="text/csv; charset=utf-8", headers=headers)
-
-
-def _cell(value: object) -> object:
-    """A text that a spreadsheet would run as a formula gets an apostrophe before it."""
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
-    return value

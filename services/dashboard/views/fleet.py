@@ -1,21 +1,26 @@
-"""The fleet: which workers live, what each does now, and what waits for them."""
+"""The fleet: which workers live, what each does now and did lately, and what waits for them."""
 
 import json
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from db.load import Held, WorkerRate, held_trials, queue_depths, worker_rates
+from db.load import Held, WorkerRate, held_trials, latest_work, queue_depths, worker_rates
 from db.session import reading
 from db.workers import Worker, list_workers
 from services.api.deps import EngineDep, SettingsDep
 from services.api.worker_views import Health, health
+from services.dashboard.activity import BARS, SPAN_SECS, Activity, activity
 from services.dashboard.page import PageRoute, page
+from services.dashboard.tables import Form, table
 from services.dashboard.viewer import JobsViewer
 
 pages = APIRouter(include_in_schema=False, route_class=PageRoute)
+data = APIRouter(prefix="/download", include_in_schema=False)
 _RATE_SECS = 60.0
+#: Trials of the timeline's half hour that are read.
+_MOST_WORK = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +31,13 @@ class Line:
     health: Health
     holds: list[Held]
     rate: WorkerRate | None
+    activity: Activity | None
     facts: dict[str, str]
+
+    def measured(self, part: str, name: str) -> float | None:
+        """A number of the self-test or of the sensors."""
+        found = (self.worker.facts.get(part) or {}).get(name)
+        return float(found) if isinstance(found, (int, float)) else None
 
 
 @pages.get("/fleet")
@@ -38,21 +49,9 @@ def fleet_page(
     *,
     left: Annotated[bool, Query()] = False,
 ) -> Response:
+    lines = _lines(engine, settings, left=left)
     with reading(engine) as session:
-        workers = list_workers(session, include_left=left)
-        held = held_trials(session, {trial for worker in workers for trial, _ in worker.holding})
-        rates = worker_rates(session, within_secs=_RATE_SECS)
         depths = queue_depths(session)
-    lines = [
-        Line(
-            worker=worker,
-            health=health(worker, settings),
-            holds=[held[trial] for trial, _ in worker.holding if trial in held],
-            rate=rates.get(worker.id),
-            facts={name: _text(value) for name, value in sorted(worker.facts.items())},
-        )
-        for worker in workers
-    ]
     return page(
         "fleet.html",
         viewer=who,
@@ -62,9 +61,96 @@ def fleet_page(
         depths=depths,
         left=left,
         serves={line.worker.target_key for line in lines if line.health in {"alive", "stale"}},
-        rate_secs=_RATE_SECS,
+        span_secs=SPAN_SECS,
+        bars=BARS,
     )
 
 
+@data.get("/workers.{form}")
+def workers_table(form: Form, who: JobsViewer, engine: EngineDep, settings: SettingsDep) -> Response:
+    """Every worker, those that left among them."""
+    del who
+    columns = (
+        *("id", "name", "host", "device", "device_class", "target", "role", "health", "state", "cores"),
+        *("memory_bytes", "tvm_version", "silent_secs", "done_a_minute", "failed_a_minute", "busy", "facts"),
+    )
+    rows = (_row(line) for line in _lines(engine, settings, left=True))
+    return table("workers", form, columns, rows)
+
+
+@data.get("/activity.{form}")
+def activity_table(form: Form, who: JobsViewer, engine: EngineDep, settings: SettingsDep) -> Response:
+    """The timeline: of each worker and bar, the shares of its seconds; the last bar ends now."""
+    del who
+    rows = (
+        {
+            "worker": line.worker.name,
+            "from_secs_ago": SPAN_SECS * (BARS - bar) / BARS,
+            "building": round(line.activity.building[bar], 4),
+            "measuring": round(line.activity.measuring[bar], 4),
+        }
+        for line in _lines(engine, settings, left=False)
+        if line.activity is not None
+        for bar in range(BARS)
+    )
+    return table("activity", form, ("worker", "from_secs_ago", "building", "measuring"), rows)
+
+
+@data.get("/queues.{form}")
+def queues_table(form: Form, who: JobsViewer, engine: EngineDep) -> Response:
+    del who
+    with reading(engine) as session:
+        depths = queue_depths(session)
+    columns = ("target_key", "target", "queued", "dispatched", "oldest_secs")
+    return table(
+        "queues", form, columns, ({name: getattr(each, name) for name in columns} for each in depths)
+    )
+
+
+def _lines(engine: EngineDep, settings: SettingsDep, *, left: bool) -> list[Line]:
+    with reading(engine) as session:
+        workers = list_workers(session, include_left=left)
+        held = held_trials(session, {trial for worker in workers for trial, _ in worker.holding})
+        rates = worker_rates(session, within_secs=_RATE_SECS)
+        acted = activity(latest_work(session, within_secs=SPAN_SECS, limit=_MOST_WORK))
+    return [
+        Line(
+            worker=worker,
+            health=health(worker, settings),
+            holds=[held[trial] for trial, _ in worker.holding if trial in held],
+            rate=rates.get(worker.id),
+            activity=acted.get(worker.id),
+            facts=flat(worker.facts),
+        )
+        for worker in workers
+    ]
+
+
+def _row(line: Line) -> dict[str, Any]:
+    worker = line.worker
+    names = ("id", "name", "host", "device", "device_class", "target", "role", "state", "cores")
+    return {name: getattr(worker, name) for name in (*names, "memory_bytes", "tvm_version", "facts")} | {
+        "health": line.health,
+        "silent_secs": round(worker.silent_secs, 1),
+        "done_a_minute": line.rate.done if line.rate else 0,
+        "failed_a_minute": line.rate.failed if line.rate else 0,
+        "busy": round(line.activity.busy, 4) if line.activity else 0.0,
+    }
+
+
+def flat(facts: dict[str, Any], before: str = "") -> dict[str, str]:
+    """Facts by name, those within facts under both names; what is null is not there."""
+    found: dict[str, str] = {}
+    for name, value in sorted(facts.items()):
+        called = f"{before}{name}".replace("_", " ")
+        if isinstance(value, dict):
+            found |= flat(value, f"{called}: ")
+        elif value is not None:
+            found[called] = _text(value)
+    return found
+
+
 def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e5 else f"{value:,.0f}"
     return value if isinstance(value, str) else json.dumps(value)

@@ -9,16 +9,19 @@ from db.failures import count_failures, newest_failures
 from db.jobs import read_job
 from db.session import reading
 from db.tasks import read_task
+from db.traced import module_of_search, search_policy
 from db.trials_view import read_trial
 from db.workers import read_worker
-from services.api.deps import EngineDep
-from services.api.errors import NotFoundError
+from services.api.deps import EngineDep, IntakeDep
+from services.api.errors import ForbiddenError, NotFoundError
 from services.api.ids import RowId
 from services.dashboard.messages import grouped
 from services.dashboard.page import PageRoute, page
 from services.dashboard.viewer import JobsViewer
+from services.dashboard.views.fleet import flat
 
 pages = APIRouter(include_in_schema=False, route_class=PageRoute)
+data = APIRouter(include_in_schema=False)
 #: Failures whose words are read; their counts are of all.
 _READ = 5000
 
@@ -31,6 +34,7 @@ def trial_page(trial_id: RowId, request: Request, who: JobsViewer, engine: Engin
             raise NotFoundError("trial_not_found", f"There is no trial {trial_id}.")
         trial, trace = found
         task, job = read_task(session, trial.task_id), read_job(session, trial.job_id)
+        policy = search_policy(session, trial.search_id)
         worker = None if trial.worker_id is None else read_worker(session, trial.worker_id)
     assert task is not None
     assert job is not None
@@ -43,10 +47,29 @@ def trial_page(trial_id: RowId, request: Request, who: JobsViewer, engine: Engin
         task=task,
         job=job,
         worker=worker,
-        facts={} if worker is None else _flat(worker.facts),
+        policy=flat(policy),
+        facts={} if worker is None else flat(worker.facts),
         spread=_spread(trial.run_secs or []),
         trace=None if trace is None else json.dumps(json.loads(trace), indent=1),
     )
+
+
+@data.get("/trials/{trial_id}/script")
+def script(trial_id: RowId, who: JobsViewer, engine: EngineDep, intake: IntakeDep) -> dict[str, str]:
+    """The trial's trace as Python, and the module that it makes, both written by a child."""
+    if not who.may("records:read"):
+        raise ForbiddenError("missing_scope", "the session lacks the scope records:read")
+    with reading(engine) as session:
+        found = read_trial(session, trial_id)
+        if found is None:
+            raise NotFoundError("trial_not_found", f"There is no trial {trial_id}.")
+        trial, trace = found
+        module = module_of_search(session, trial.search_id)
+    if trace is None:
+        raise NotFoundError("no_trace", "Retention has not kept the trace.")
+    with intake.open() as child:
+        texts = child.python(module=module, trace=trace)
+    return {"trace": texts["trace_python"], "tuned": texts["script"], "untuned": texts["untuned_script"]}
 
 
 @pages.get("/failures")
@@ -80,10 +103,3 @@ def _spread(run_secs: list[float]) -> float | None:
     return (
         (max(run_secs) - min(run_secs)) / min(run_secs) if len(run_secs) > 1 and min(run_secs) > 0 else None
     )
-
-
-def _flat(facts: dict[str, object]) -> dict[str, str]:
-    return {
-        name.replace("_", " "): value if isinstance(value, str) else json.dumps(value)
-        for name, value in sorted(facts.items())
-    }

@@ -1,0 +1,180 @@
+"""What the charts of a task draw, as columns: its trials, down-sampled, and the decisions of their traces."""
+
+import json
+from collections.abc import Hashable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from sqlalchemy.orm import Session
+
+from db.curves import Point, curve_mark, points
+from db.jobs import read_job
+from db.records import read_record
+from db.session import reading
+from db.tasks import Task, read_task
+from db.traced import TracedTrial, module_of_search, search_space, traced_trials
+from db.workers import list_workers
+from services.api.deps import EngineDep, IntakeDep
+from services.api.errors import ForbiddenError
+from services.api.ids import RowId
+from services.api.routes.tasks import show_task_record
+from services.dashboard.decisions import axes
+from services.dashboard.downsampling import downsample, improving
+from services.dashboard.ranks import rank_by_round
+from services.dashboard.remembered import Remembered
+from services.dashboard.roofline import bound
+from services.dashboard.sending import send
+from services.dashboard.viewer import JobsViewer
+from services.dashboard.views.tasks import task_not_found
+
+data = APIRouter(include_in_schema=False)
+#: Of the explorer: the fastest trials, a sample of all, and the axes that tell most.
+_FASTEST, _SAMPLE, _AXES = 120, 180, 8
+
+
+def _remembered(request: Request) -> Remembered:
+    """That of the app: its engine's rows."""
+    state = request.app.state
+    if getattr(state, "remembered_for", None) is not state.engine:
+        state.remembered, state.remembered_for = Remembered(), state.engine
+    found: Remembered = state.remembered
+    return found
+
+
+RememberedDep = Annotated[Remembered, Depends(_remembered)]
+
+
+@data.get("/tasks/{task_id}/curve")
+def curve(
+    task_id: RowId, request: Request, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
+) -> Response:
+    """The task's trials as columns, down-sampled; those of the same search, whichever job paid for them."""
+    del who
+    with reading(engine) as session:
+        task = _task(session, task_id)
+        drawn = remembered.get(
+            ("curve", task.search_id),
+            curve_mark(session, task.search_id),
+            lambda: _columns(points(session, task.search_id)),
+        )
+        lines = _lines(session, task)
+    return _json(request, {**drawn, **lines})
+
+
+@data.get("/tasks/{task_id}/decisions")
+def decisions(
+    task_id: RowId, request: Request, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
+) -> Response:
+    """The decisions that tell most about latency: of the fastest trials and of a sample of all."""
+    del who
+    return _json(request, decisions_of_task(engine, task_id, remembered))
+
+
+def decisions_of_task(engine: EngineDep, task_id: int, remembered: Remembered) -> dict[str, Any]:
+    with reading(engine) as session:
+        task = _task(session, task_id)
+        mark: Hashable = curve_mark(session, task.search_id)
+        return remembered.get(
+            ("decisions", task.search_id),
+            mark,
+            lambda: _decisions(traced_trials(session, task.search_id, fastest=_FASTEST, sample=_SAMPLE)),
+        )
+
+
+@data.get("/tasks/{task_id}/scripts")
+def scripts(task_id: RowId, who: JobsViewer, engine: EngineDep, intake: IntakeDep) -> dict[str, str]:
+    """The winner's trace as Python, and the module before and after it."""
+    if not who.may("records:read"):
+        raise ForbiddenError("missing_scope", "the session lacks the scope records:read")
+    found = show_task_record(task_id, who.token, engine, intake)
+    return {"trace": found.trace_python, "tuned": found.script, "untuned": found.untuned_script}
+
+
+@data.get("/tasks/{task_id}/job.json")
+def job_again(task_id: RowId, who: JobsViewer, engine: EngineDep) -> Response:
+    """A submission that tunes this task again as its job did, in a search of its own."""
+    del who
+    with reading(engine) as session:
+        task = _task(session, task_id)
+        job = read_job(session, task.job_id)
+        module = module_of_search(session, task.search_id)
+        space = search_space(session, task.search_id)
+    assert job is not None
+    body: dict[str, Any] = {
+        "name": f"{task.name} again"[:200],
+        "module": json.loads(module),
+        "target": job.target,
+        "max_trials": max(1, task.trials_reserved),
+        "seed": job.seed,
+        "strategy": job.strategy,
+        "options": {**job.options, "isolation_key": f"again-{job.id}"},
+    }
+    if space is not None:
+        body["spaces"] = {"main": space}
+    headers = {
+        "Content-Disposition": f'attachment; filename="task-{task_id}.job.json"',
+        "Cache-Control": "no-store",
+    }
+    return Response(json.dumps(body), media_type="application/json", headers=headers)
+
+
+def _task(session: Session, task_id: int) -> Task:
+    task = read_task(session, task_id)
+    if task is None:
+        raise task_not_found(task_id)
+    return task
+
+
+def _lines(session: Session, task: Task) -> dict[str, Any]:
+    """The horizontal lines of the curve: untuned, incumbent, roofline."""
+    record = None if task.record_id is None else read_record(session, task.record_id)
+    job = read_job(session, task.job_id)
+    assert job is not None
+    workers = list_workers(session, include_left=True)
+    least = bound(workers, target_key=job.target_key, flops=task.flops, args=task.args)
+    return {
+        "untuned_secs": task.untuned_latency_secs,
+        "record_secs": None if record is None else record.latency_secs,
+        "roofline_secs": None if least is None else least.secs,
+        "roofline_says": None if least is None else least.says,
+        "flops": task.flops,
+    }
+
+
+def _columns(found: list[Point]) -> dict[str, Any]:
+    kept = downsample(found)
+    begin = min((point.done_at for point in found), default=None)
+    best = {point.trial_id for point in improving(found)}
+    return {
+        "trials": [point.trial_id for point in kept],
+        "numbers": [point.number for point in kept],
+        "latencies_secs": [point.latency_secs for point in kept],
+        "outcomes": [point.outcome.value for point in kept],
+        "rounds": [point.round for point in kept],
+        "predicted": [point.predicted_score for point in kept],
+        "at_secs": [
+            0.0 if begin is None else round((point.done_at - begin).total_seconds(), 2) for point in kept
+        ],
+        "improvements": [point.trial_id in best for point in kept],
+        "total": len(found),
+        "rank_by_round": rank_by_round(found),
+    }
+
+
+def _decisions(found: list[TracedTrial]) -> dict[str, Any]:
+    """Trials by latency; of each axis its values by trial."""
+    latencies = [trial.latency_secs for trial in found]
+    chosen = axes([json.loads(trial.trace) for trial in found], latencies, most=_AXES) if found else []
+    return {
+        "trials": [trial.trial_id for trial in found],
+        "latencies_secs": latencies,
+        "axes": [
+            {"name": axis.name, "part": axis.part, "explains": axis.explains, "values": axis.values}
+            for axis in chosen
+        ],
+    }
+
+
+def _json(request: Request, content: dict[str, Any]) -> Response:
+    text = json.dumps(content, separators=(",", ":"))
+    return send(request, text.encode(), media_type="application/json")

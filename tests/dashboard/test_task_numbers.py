@@ -1,0 +1,114 @@
+"""What the charts and files of a task are made of: roofline, decisions, a job that tunes it again."""
+
+import json
+import threading
+import zlib
+
+from sqlalchemy import update
+
+from db.session import transaction
+from db.tables import TrialRow, WorkerRow
+from db.workers import NewWorker, join, list_workers
+from services.dashboard.remembered import Remembered
+from services.dashboard.roofline import bound
+from tests.api.rows import add_trials, set_job
+from tests.dashboard.test_decisions import trace
+
+SELFTEST = {"fma_gflops_all_cores": 500.0, "copy_gb_per_sec_all_cores": 20.0, "last_cache_bytes": 1000}
+
+
+def a_worker(engine) -> None:
+    with transaction(engine) as session:
+        new = NewWorker(
+            name="here", host="here", device="cpu", device_class="cpu 2c", target_id=1, role="both",
+            cores=2, memory_bytes=1 << 30, tvm_version="0.27", facts={"selftest": SELFTEST},
+        )  # fmt: skip
+        join(session, new)
+
+
+def test_the_roofline_is_the_devices_peak_or_its_bandwidth_beyond_the_cache(farm, engine):
+    farm.job()
+    a_worker(engine)
+    with transaction(engine) as session:
+        workers = list_workers(session)
+    key = workers[0].target_key
+    small = bound(workers, target_key=key, flops=1e9, args=[{"shape": [2, 2], "dtype": "float32"}])
+    assert small is not None
+    assert (small.secs, small.says) == (2e-3, "500 GFLOP/s")
+    large = bound(workers, target_key=key, flops=1.0, args=[{"shape": [1000, 1000], "dtype": "float16"}])
+    assert large is not None
+    assert (large.secs, large.says) == (1e-4, "20 GB/s")
+    assert bound(workers, target_key="other", flops=1e9, args=[]) is None
+
+
+def test_a_curve_brings_its_lines_and_is_not_sent_twice(browse, farm, engine):
+    job_id = farm.job()
+    a_worker(engine)
+    add_trials(engine, job_id, outcome="ok", latency_secs=4e-3)
+    browser = browse()
+    first = browser.get("/tasks/1/curve")
+    assert (first.json()["roofline_secs"], first.json()["roofline_says"]) == (2e-3, "500 GFLOP/s")
+    again = browser.client.get("/tasks/1/curve", headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    add_trials(engine, job_id, outcome="ok", latency_secs=3e-3, attempt=1)
+    changed = browser.client.get("/tasks/1/curve", headers={"If-None-Match": first.headers["ETag"]})
+    assert changed.json()["latencies_secs"] == [4e-3, 3e-3]
+
+
+def test_decisions_are_read_from_the_traces_and_saved_as_a_table(browse, farm, engine):
+    job_id = farm.job()
+    for number, inner in enumerate([1, 2, 4, 8, 16, 1, 2, 4]):
+        ids = add_trials(engine, job_id, outcome="ok", latency_secs=1e-3 / inner, attempt=number)
+        packed = zlib.compress(json.dumps(trace([8, 1, inner])).encode())
+        with transaction(engine) as session:
+            session.execute(update(TrialRow).where(TrialRow.id == ids[0]).values(trace_z=packed))
+    browser = browse()
+    found = browser.get("/tasks/1/decisions").json()
+    assert found["latencies_secs"][0] == 1e-3 / 16
+    assert [(axis["name"], axis["values"][0]) for axis in found["axes"]] == [("C loop 1 tile", 16)]
+    lines = browser.get("/download/tasks/1/decisions.csv").text.splitlines()
+    assert lines[0] == "trial,latency_secs,C loop 1 tile 3 of 3"
+    assert len(lines) == 9
+    assert browser.get("/download/tasks/1/trials.json").json()[0]["outcome"] == "ok"
+
+
+def test_a_task_is_saved_as_a_job_that_tunes_it_again_in_a_search_of_its_own(browse, farm, engine):
+    job_id = farm.job("mine", tasks=("dense",))
+    set_job(engine, job_id, seed=7)
+    body = browse().get("/tasks/1/job.json").json()
+    assert (body["seed"], body["strategy"], body["target"]["mcpu"]) == (7, "evolutionary", "x86-64-v3")
+    assert body["options"]["isolation_key"] == f"again-{job_id}"
+
+
+def test_the_timeline_shows_what_a_worker_has_done(browse, farm, engine):
+    job_id = farm.job()
+    a_worker(engine)
+    with transaction(engine) as session:
+        (worker_id,) = session.scalars(WorkerRow.__table__.select().with_only_columns(WorkerRow.id)).all()
+    add_trials(
+        engine, job_id, outcome="ok", latency_secs=1.0, worker_id=worker_id,
+        stage_secs={"build": 120.0, "measure": 60.0, "wait": 999.0},
+    )  # fmt: skip
+    browser = browse()
+    assert "busy 10 % of the last half hour" in browser.page("/fleet")
+    bars = browser.get("/download/activity.json").json()
+    assert sum(bar["measuring"] for bar in bars) * 20 == 60.0
+    assert bars[-1]["measuring"] > 0.9
+    assert bars[0] == {"worker": "here", "from_secs_ago": 1800.0, "building": 0.0, "measuring": 0.0}
+
+
+def test_what_is_remembered_is_made_once_until_its_mark_changes():
+    remembered, made = Remembered(), []
+
+    def make() -> int:
+        made.append(1)
+        return len(made)
+
+    threads = [threading.Thread(target=remembered.get, args=("a", 1, make)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert remembered.get("a", 1, make) == 1
+    assert remembered.get("a", 2, make) == 2
+    assert remembered.get("b", 2, make) == 3
