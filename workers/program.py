@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def link_library(runtime: Any, *, linker: str, directory: Path) -> Path:
     object_path, library_path = directory / "kernel.o", directory / LIBRARY_NAME
     runtime.write_to_file(str(object_path), "o")
     done = subprocess.run(
-        [linker, "-shared", "-o", str(library_path), str(object_path)],
+        [linker, "-shared", "-o", str(library_path), str(object_path), *_c_libraries()],
         capture_output=True,
         timeout=_LINK_TIMEOUT_SECS,
         check=False,
@@ -76,6 +77,18 @@ def link_library(runtime: Any, *, linker: str, directory: Path) -> Path:
     if done.returncode != 0:
         raise ProgramError(f"ld ended with {done.returncode}: {done.stderr.decode(errors='replace')[:500]}")
     return library_path
+
+
+@cache
+def _c_libraries() -> tuple[str, ...]:
+    """Paths of the libm and libc that this process runs with, to link against.
+
+    A symbol that is left without a version binds to the oldest: expf@GLIBC_2.2.5, which is far slower than the
+    expf that a consumer gets.
+    """
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    paths = {line.split(maxsplit=5)[5] for line in lines if "/" in line}
+    return tuple(sorted(path for path in paths if Path(path).name in ("libm.so.6", "libc.so.6")))
 
 
 def load_library(library: bytes, *, directory: Path) -> Program:
