@@ -38,6 +38,7 @@ from workers.probes import Probes
 from workers.queues import canary_queue, step_of
 from workers.selftest import REFERENCE_KERNEL, DeviceTester
 from workers.selftester import SelfTester
+from workers.sensors import Sensors, sensing
 from workers.settings import WorkerSettings
 from workers.steps import register_steps
 from workers.turn import Turn
@@ -168,7 +169,7 @@ def _serve(
         membership=membership,
         holding=holding,
         stage_secs=work.stage_secs,
-        device_report=selftester.report,
+        device_report=sensing(selftester.report, Sensors(cpus=device.cpus)),
         set_draining=consuming.set_draining,
         every_secs=joined.heartbeat_secs,
     )
