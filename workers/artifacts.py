@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 #: Of the linked kernel, in the directory of the child that linked it.
 LIBRARY_NAME = "kernel.so"
+#: Counts up when kernels are linked otherwise, so that old ones are not used.
+_FORMAT = 2
 
 
 class Kernels(Protocol):
@@ -71,5 +73,5 @@ class ArtifactStore:
 
 def artifact_key(order: Mapping[str, Any], *, tvm_version: str) -> str:
     """SHA-256 (hex) of the workload, the trace, the target and the versions that built it."""
-    named = [order["module"], order["trace"], order["target"], order["linker"], tvm_version]
+    named = [_FORMAT, order["module"], order["trace"], order["target"], order["linker"], tvm_version]
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()

@@ -83,8 +83,8 @@ def link_library(runtime: Any, *, linker: str, directory: Path) -> Path:
 def _c_libraries() -> tuple[str, ...]:
     """Paths of the libm and libc that this process runs with, to link against.
 
-    A symbol that is left without a version binds to the oldest: expf@GLIBC_2.2.5, which is far slower than the
-    expf that a consumer gets.
+    A symbol that is left without a version binds to the oldest: expf@GLIBC_2.2.5, far slower than the expf
+    that a consumer gets.
     """
     lines = Path("/proc/self/maps").read_text().splitlines()
     paths = {line.split(maxsplit=5)[5] for line in lines if "/" in line}

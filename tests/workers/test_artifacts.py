@@ -1,11 +1,15 @@
 """What was built once is loaded by the next process; the store stays small and never hurts."""
 
 import os
+import platform
+import zlib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from db.states import Outcome, Purpose
-from tests.workers.conftest import Bench
+from tests.workers.conftest import EMPTY_TRACE, Bench
 from workers.artifacts import ArtifactStore, artifact_key
 
 ORDER = {"module": "m", "trace": "t", "target": {"kind": "llvm"}, "linker": "ld"}
@@ -45,6 +49,20 @@ def test_nothing_to_keep_keeps_nothing(tmp_path: Path) -> None:
     store.put("a", tmp_path / "there is none")
     assert store.get("a") is None
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="versions of symbols differ by architecture")
+def test_a_kernel_takes_its_mathematics_from_where_a_consumers_takes_it(
+    bench: Bench, authored: dict[str, Any]
+) -> None:
+    """Linked without libm, logf binds to the oldest version, which is far slower."""
+    (outcome,) = bench.measure(authored["log"], EMPTY_TRACE)
+    assert outcome.outcome == Outcome.OK, outcome.error
+    (kept,) = (bench.directory / "artifacts").iterdir()
+    library = zlib.decompress(kept.read_bytes())
+    assert b"logf" in library
+    assert b"libm.so.6" in library
+    assert b"GLIBC_2.27" in library
 
 
 def test_all_that_decides_the_bytes_decides_the_key() -> None:
