@@ -17,44 +17,17 @@ from typing import Any
 from checks.graph_allowed import (
     ATTRIBUTES,
     DTYPE_BITS,
-    INTEGER_BOUNDS,
     NODES,
-    OPS,
-    OTHER_DTYPES,
     SCHEDULE_RULES,
     THREAD_BINDING_LOOP,
     sort_of,
 )
+from checks.graph_error import GraphError, GraphLimits
+from checks.graph_leaf import LITERALS, check_literal, fits, leaf, show
+from checks.tensors import read_tensor
 
 _NAME = re.compile(r"[\w.$:@+\-\[\]/ ]*", re.ASCII)
 _MAX_DIMENSION = 2**31 - 1
-_BIG_INTEGER = re.compile(r"-?[0-9]{1,20}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphLimits:
-    max_nodes: int = 200_000
-    max_depth: int = 500
-    #: Paths from the root to the leaves: a small graph of shared nodes can be an endless tree.
-    max_paths: int = 5_000_000
-    max_name_chars: int = 300
-    max_rank: int = 8
-    max_buffer_bytes: int = 1 << 30
-    #: Of all buffers of the module together.
-    max_total_bytes: int = 4 << 30
-
-
-class GraphError(ValueError):
-    """A module's graph is refused, with a stable code, and the function and node where they are known."""
-
-    def __init__(
-        self, code: str, detail: str, *, node: int | None = None, function: str | None = None
-    ) -> None:
-        super().__init__(detail)
-        self.code = code
-        self.detail = detail
-        self.node = node
-        self.function = function
 
 
 def check_module_json(obj: Any, limits: GraphLimits | None = None) -> None:
@@ -67,9 +40,7 @@ def check_module_json(obj: Any, limits: GraphLimits | None = None) -> None:
         raise GraphError("not_an_ir_module", "this is not what tvm.ir.save_json makes of an IRModule")
     unknown = set(obj) - {"nodes", "root_index", "metadata"}
     if unknown:
-        raise GraphError(
-            "not_an_ir_module", f"the graph has unknown keys: {_show(sorted(map(str, unknown)))}"
-        )
+        raise GraphError("not_an_ir_module", f"the graph has unknown keys: {show(sorted(map(str, unknown)))}")
     check = _Check(nodes=obj["nodes"], limits=limits or GraphLimits())
     check.run(obj["root_index"])
 
@@ -84,6 +55,7 @@ class _Check:
     depths: list[int] = dataclasses.field(default_factory=list)
     paths: list[int] = dataclasses.field(default_factory=list)
     total_bytes: int = 0
+    constant_bytes: int = 0
 
     def run(self, root: int) -> None:
         if len(self.nodes) > self.limits.max_nodes:
@@ -111,9 +83,9 @@ class _Check:
             sort, references = self._map(index, node.get("data"))
         elif node_type in NODES:
             references = self._object(index, node_type, node.get("data"))
-            sort = sort_of(node_type) or ""
+            sort = self._sort_of_object(node_type, node["data"])
         else:
-            sort, references = _leaf(node_type, node.get("data"), self.limits), []
+            sort, references = leaf(node_type, node.get("data"), self.limits), []
         self._measure(sort, references)
 
     def _measure(self, sort: str, references: list[int]) -> None:
@@ -129,7 +101,7 @@ class _Check:
 
     def _reference(self, index: int, value: Any) -> int:
         if not _is_index(value) or value >= index:
-            raise GraphError("bad_reference", f"{_show(value)} is not the index of an earlier node")
+            raise GraphError("bad_reference", f"{show(value)} is not the index of an earlier node")
         return int(value)
 
     def _array(self, index: int, data: Any) -> tuple[str, list[int]]:
@@ -155,17 +127,23 @@ class _Check:
         references = [
             self._field(index, (node_type, name), data[name], sort)
             for name, sort in fields.items()
-            if sort not in _LITERALS
+            if sort not in LITERALS
         ]
         for name, sort in fields.items():
-            if sort in _LITERALS:
-                _check_literal(name, sort, data[name], node_type)
+            if sort in LITERALS:
+                check_literal(name, sort, data[name], node_type)
         self._check_meaning(node_type, data)
         return references
 
+    def _sort_of_object(self, node_type: str, data: dict[str, Any]) -> str:
+        """A call of Relax is no expression of a TensorIR function."""
+        if node_type == "ir.Call" and self.sorts[data["op"]] != "op":
+            return "relax"
+        return sort_of(node_type) or ""
+
     def _field(self, index: int, where: tuple[str, str], value: Any, wanted: str) -> int:
         reference = self._reference(index, value)
-        if not _fits(self.sorts[reference], wanted):
+        if not fits(self.sorts[reference], wanted):
             raise GraphError("bad_field", f"{where[0]}.{where[1]} must not be a {self._type(reference)}")
         if wanted == "annotations":
             self._check_annotations(self.nodes[reference]["data"])
@@ -182,13 +160,19 @@ class _Check:
             raise GraphError(
                 "already_scheduled", "an iterator carries a thread tag: the function is scheduled"
             )
-        elif node_type == "ir.Call":
+        elif node_type in ("relax.expr.DataflowVar", "relax.expr.ExternFunc"):
+            self._check_name(data.get("name", data.get("global_symbol")))
+        elif node_type == "relax.expr.ShapeExpr":
+            self._check_concrete(data["values"])
+        elif node_type == "ir.GenericConst":
+            self._check_constant(data)
+        elif node_type == "ir.Call" and self.sorts[data["op"]] == "op":
             self._check_call(data)
 
     def _check_name(self, reference: Any) -> None:
         name = self._data(reference)
         if len(name) > self.limits.max_name_chars or _NAME.fullmatch(name) is None:
-            raise GraphError("bad_name", f"the name {_show(name)} is too long or has characters not allowed")
+            raise GraphError("bad_name", f"the name {show(name)} is too long or has characters not allowed")
 
     def _check_call(self, data: dict[str, Any]) -> None:
         attrs = self.nodes[data["attrs"]]
@@ -196,6 +180,32 @@ class _Check:
             raise GraphError("disallowed_attribute", "a call carries attributes")
         if self._data(data["ty_args"]):
             raise GraphError("disallowed_attribute", "a call carries type arguments")
+        if not all(fits(self.sorts[argument], "expr") for argument in self._data(data["args"])):
+            raise GraphError("bad_field", "a TensorIR operator has an argument of Relax")
+
+    def _check_concrete(self, values: int) -> None:
+        for value in self._data(values):
+            if self._type(value) != "ir.IntImm":
+                raise GraphError("symbolic_shape", "a tensor's shape is symbolic: bind it to numbers first")
+
+    def _check_constant(self, data: dict[str, Any]) -> None:
+        """Its tensor is that of its type, or folded to one element."""
+        tensor_type = self.nodes[data["ty"]]
+        if tensor_type["type"] != "relax.TensorType" or self._type(tensor_type["data"]["shape"]) == "None":
+            raise GraphError("bad_field", "a constant is not a tensor of known shape")
+        dtype = self.nodes[tensor_type["data"]["dtype"]]
+        if dtype["type"] != "ir.PrimType" or dtype["data"]["dtype"] not in DTYPE_BITS:
+            raise GraphError("unsupported_dtype", "a constant's elements have no type that can be filled")
+        shape = self._shape(self._data(tensor_type["data"]["shape"])["values"])
+        bits = DTYPE_BITS[dtype["data"]["dtype"]]
+        head = read_tensor(self._data(data["value"]))
+        if head.bits != bits or head.shape not in (tuple(shape), ()):
+            raise GraphError("bad_field", "a constant's tensor does not fit its type")
+        self.constant_bytes += math.prod(shape) * bits // 8
+        if self.constant_bytes > self.limits.max_constant_bytes:
+            raise GraphError(
+                "too_large", f"the constants are more than {self.limits.max_constant_bytes} bytes"
+            )
 
     def _check_buffer(self, data: dict[str, Any]) -> None:
         dtype = self.nodes[data["dtype"]]
@@ -207,7 +217,7 @@ class _Check:
         size_bytes = math.prod(shape) * DTYPE_BITS[dtype["data"]["dtype"]] // 8
         self.total_bytes += size_bytes
         if size_bytes > self.limits.max_buffer_bytes or self.total_bytes > self.limits.max_total_bytes:
-            raise GraphError("too_large", f"a buffer of {_show(shape)} elements exceeds the memory allowed")
+            raise GraphError("too_large", f"a buffer of {show(shape)} elements exceeds the memory allowed")
 
     def _shape(self, reference: Any) -> list[int]:
         dimensions = self._data(reference)
@@ -221,7 +231,7 @@ class _Check:
             raise GraphError("symbolic_shape", "a buffer's shape is symbolic: bind it to numbers first")
         size = int(self._data(node["data"]["value"]))
         if not 1 <= size <= _MAX_DIMENSION:
-            raise GraphError("bad_shape", f"a buffer has a dimension of {_show(size)}")
+            raise GraphError("bad_shape", f"a buffer has a dimension of {show(size)}")
         return size
 
     def _check_annotations(self, items: list[int]) -> None:
@@ -229,10 +239,10 @@ class _Check:
             name = self._data(key)
             wanted = ATTRIBUTES.get(name)
             if wanted is None:
-                raise GraphError("disallowed_attribute", f"the attribute {_show(name)} is not allowed")
+                raise GraphError("disallowed_attribute", f"the attribute {show(name)} is not allowed")
             if not self._annotation_fits(value, wanted):
                 raise GraphError(
-                    "disallowed_attribute", f"the value of attribute {_show(name)} is not allowed"
+                    "disallowed_attribute", f"the value of attribute {show(name)} is not allowed"
                 )
             if name == "tirx.is_scheduled" and self._data(value):
                 raise GraphError("already_scheduled", "the function carries tirx.is_scheduled")
@@ -267,69 +277,14 @@ class _Check:
         return self.nodes[reference]["data"]
 
     def _function_of(self, index: int) -> str | None:
-        """Nodes come before what holds them, so the next PrimFunc is the one that holds this node."""
+        """Nodes come before what holds them, so the next function is the one that holds this node."""
         functions = [
             position
             for position, node in enumerate(self.nodes)
-            if isinstance(node, dict) and node.get("type") == "tirx.PrimFunc"
+            if isinstance(node, dict) and node.get("type") in ("tirx.PrimFunc", "relax.expr.Function")
         ]
         place = bisect.bisect_left(functions, index)
         return _name_of_function(self.nodes, functions[place]) if place < len(functions) else None
-
-
-_LITERALS = frozenset({"int", "bool", "float", "dtype"})
-_SUBSORTS = {"expr": ("expr", "var"), "emptymap": ("{}",)}
-
-
-def _fits(sort: str, wanted: str) -> bool:
-    """Whether a node of sort `sort` may stand where `wanted` is asked."""
-    if wanted.endswith("?"):
-        return sort == "none" or _fits(sort, wanted[:-1])
-    if wanted.startswith("["):
-        items = sort[1:-1].split("|") if len(sort) > 2 else []
-        return sort.startswith("[") and all(_fits(item, wanted[1:-1]) for item in items)
-    if wanted.startswith("{"):
-        return sort in (wanted, "{}")
-    if wanted == "annotations":
-        return sort == "{}" or sort.startswith("{string:")
-    return sort in _SUBSORTS.get(wanted, (wanted,))
-
-
-def _leaf(node_type: str, data: Any, limits: GraphLimits) -> str:
-    """The sort of a node without references."""
-    good = {
-        "None": data is None,
-        "bool": isinstance(data, bool),
-        "int": isinstance(data, int) and not isinstance(data, bool) and -(2**63) <= data < 2**63,
-        "float": isinstance(data, (int, float)) and not isinstance(data, bool),
-        "ffi.BigInt": isinstance(data, str) and _BIG_INTEGER.fullmatch(data) is not None,
-        "ffi.String": isinstance(data, str) and len(data) <= 4 * limits.max_name_chars,
-        "ir.SourceName": isinstance(data, str) and len(data) <= 4096,
-        "ir.Op": isinstance(data, str),
-    }.get(node_type)
-    if good is None:
-        raise GraphError("disallowed_node", f"nodes of type {_show(node_type)} are not allowed")
-    if not good:
-        raise GraphError("bad_field", f"the data of a {node_type} is not allowed")
-    if node_type == "ir.Op" and data not in OPS:
-        raise GraphError("disallowed_op", f"the operator {_show(data)} is not allowed")
-    return sort_of(node_type) or ""
-
-
-def _check_literal(name: str, sort: str, value: Any, node_type: str) -> None:
-    if sort == "bool":
-        good = isinstance(value, bool)
-    elif sort == "float":
-        good = isinstance(value, (int, float)) and not isinstance(value, bool)
-    elif sort == "dtype":
-        if not isinstance(value, str) or value not in DTYPE_BITS.keys() | OTHER_DTYPES:
-            raise GraphError("unsupported_dtype", f"the dtype {_show(value)} is not supported")
-        good = True
-    else:
-        low, high = INTEGER_BOUNDS[name]
-        good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-    if not good:
-        raise GraphError("bad_field", f"{node_type}.{name} is not allowed to be {_show(value)}")
 
 
 def _name_of_function(nodes: list[Any], function: int) -> str | None:
@@ -348,9 +303,3 @@ def _name_of_function(nodes: list[Any], function: int) -> str | None:
 
 def _is_index(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _show(value: Any) -> str:
-    """A value for a message, bounded: the sender chose it."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

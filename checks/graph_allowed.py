@@ -7,6 +7,8 @@ field is an index of an earlier node, save where it is a plain number: those are
 
 from typing import Final
 
+from checks import relax_allowed
+
 _EXPR: Final = {"span": "span?", "ty": "type"}
 _BINARY: Final = {**_EXPR, "a": "expr", "b": "expr"}
 _TYPE: Final = {"span": "span?"}
@@ -60,7 +62,7 @@ NODES: Final[dict[str, dict[str, str]]] = {
         **_TYPE,
         "params": "[type]?",
         "ret": "type",
-        "derive_func": "none",
+        "derive_func": "envfunc?",
         "purity": "bool",
     },
     "relax.ShapeType": {**_TYPE, "values": "[expr]?", "ndim": "int"},
@@ -80,9 +82,9 @@ NODES: Final[dict[str, dict[str, str]]] = {
     "ir.TensorRegion": {**_EXPR, "source": "var", "region": "[range]"},
     "ir.Call": {
         **_EXPR,
-        "op": "op",
-        "args": "[expr]",
-        "attrs": "attrs?",
+        "op": "callee",
+        "args": "[argument]",
+        "attrs": "callattrs?",
         "ty_args": "[type]",
     },
     "ir.Range": {"min": "expr", "extent": "expr", "span": "span?"},
@@ -147,6 +149,8 @@ NODES: Final[dict[str, dict[str, str]]] = {
         "predicate": "expr",
         "block": "block",
     },
+    **relax_allowed.NODES,
+    **relax_allowed.OPERATOR_ATTRIBUTES,
 }
 
 _SORTS_BY_TYPE: Final[dict[str, str]] = {
@@ -171,6 +175,8 @@ _SORTS_BY_TYPE: Final[dict[str, str]] = {
     "tirx.IterVar": "itervar",
     "s_tir.MatchBufferRegion": "match",
     "s_tir.SBlock": "block",
+    **relax_allowed.SORTS,
+    **dict.fromkeys(relax_allowed.OPERATOR_ATTRIBUTES, "opattrs"),
 }
 
 
@@ -215,6 +221,8 @@ ATTRIBUTES: Final[dict[str, str]] = {
     "const_matrix": "flag",
     "schedule_rule": "rule",
     "meta_schedule.write_cache_level": "integers",
+    "num_input": "integer",
+    "relax.force_pure": "flag",
 }
 
 #: The rules that topi itself names; any other name would call a global function of the sender's choice.
@@ -263,3 +271,5 @@ INTEGER_BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "iter_type": (0, 8),
 }
 THREAD_BINDING_LOOP: Final = 4
+#: Of integers of Relax operators and tuples.
+OTHER_BOUNDS: Final = (-(2**31), 2**31 - 1)

@@ -79,8 +79,8 @@ def test_a_module_without_functions_has_no_prim_func():
 @pytest.mark.parametrize(
     "node_type",
     [
-        *("ffi.Function", "ffi.Object", "ffi.Error", "ffi.OpaquePyObject", "ffi.Module", "ir.EnvFunc"),
-        *("tirx.While", "tirx.AttrStmt", "tirx.AssertStmt", "relax.expr.Function", "ffi.Dict", "ir.Source"),
+        *("ffi.Function", "ffi.Object", "ffi.Error", "ffi.OpaquePyObject", "ffi.Module"),
+        *("tirx.While", "tirx.AttrStmt", "tirx.AssertStmt", "relax.VDevice", "ffi.Dict", "ir.Source"),
     ],
 )
 def test_a_node_type_off_the_list_is_refused(node_type):
