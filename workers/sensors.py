@@ -1,7 +1,7 @@
 """What the device says of itself while it works: temperature and clock, where this host tells them.
 
-Read from /sys and /proc, seldom and rounded, so that a heartbeat carries it only when it has changed. Nothing is
-decided by it: whether a device is slower than it was is workers/drift.py's.
+Read from /sys and /proc, seldom and rounded, so that a heartbeat carries it only when it has changed. Nothing
+is decided by it: whether a device is slower than it was is workers/drift.py's.
 """
 
 import dataclasses

@@ -31,6 +31,7 @@ ROUTERS = (
     records.pages,
     records.data,
     compare.pages,
+    compare.data,
     downloads.data,
     actions.router,
 )

@@ -1,39 +1,50 @@
-// The step lines of several jobs on one axis, by plotly.js.
+// The step lines of several jobs, or the medians of strategies, on one axis, by plotly.js.
 "use strict";
 (() => {
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const { css, axis, layout, config } = Charts;
   const view = { x: "numbers", y: "log" };
+  const DASHES = ["solid", "dash", "dot", "dashdot"];
+  const style = (index) => ({ shape: "hv", width: 2.5, color: css(`--s${index % 8}`), dash: DASHES[Math.floor(index / 2) % 4] });
+  const micros = (secs) => secs.map((each) => each * 1e6);
+  const told = (name, values) => values.map((secs) => `${name}: ${Charts.latency(secs)}`);
+  function jobs(lines) {
+    return lines.map((line, index) => {
+      const end = view.x === "numbers" ? line.trials : Math.max(0, ...line.at_secs);
+      const values = [...line.latencies_secs, ...line.latencies_secs.slice(-1)];
+      return { type: "scatter", mode: "lines", name: line.name, x: [...line[view.x], ...(line.latencies_secs.length ? [end] : [])], y: micros(values), text: told(line.name, values), hoverinfo: "text", line: style(index) };
+    });
+  }
+  function strategies(found) {
+    return found.flatMap((each, index) => {
+      const fill = css(`--s${index % 8}`);
+      const band = { type: "scatter", mode: "lines", x: each.numbers, line: { shape: "hv", width: 0, color: fill }, hoverinfo: "skip", showlegend: false };
+      return [
+        { ...band, y: micros(each.least_secs) },
+        { ...band, y: micros(each.most_secs), fill: "tonexty", fillcolor: rgba(fill, 0.18) },
+        { type: "scatter", mode: "lines", name: `${each.name}, ${each.jobs} job${each.jobs === 1 ? "" : "s"}`, x: each.numbers, y: micros(each.medians_secs), text: told(each.name, each.medians_secs), hoverinfo: "text", line: style(index) },
+      ];
+    });
+  }
+  function rgba(hex, alpha) {
+    const value = Number.parseInt(hex.slice(1), 16);
+    return `rgba(${value >> 16},${(value >> 8) & 255},${value & 255},${alpha})`;
+  }
   function draw() {
     const box = document.getElementById("curve");
     if (!box) return;
-    const { lines, budget } = JSON.parse(document.getElementById("lines").textContent);
-    const traces = lines.map((line, index) => {
-      const end = view.x === "numbers" ? line.trials : Math.max(0, ...line.at_secs);
-      const last = line.latencies_secs.slice(-1);
-      return {
-        type: "scatter", mode: "lines", name: line.name, hoverinfo: "name+x+y",
-        x: [...line[view.x], ...(last.length ? [end] : [])], y: [...line.latencies_secs, ...last].map((secs) => secs * 1e6),
-        line: { shape: "hv", width: 2.5, color: css(`--s${index % 8}`), dash: ["solid", "dash", "dot", "dashdot"][Math.floor(index / 2) % 4] },
-      };
-    });
-    const axis = (title, more) => ({ title: { text: title, standoff: 8 }, gridcolor: css("--line"), linecolor: css("--line"), zeroline: false, automargin: true, ...more });
-    Plotly.newPlot(box, traces, {
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 62, r: 12, t: 30, b: 44 }, showlegend: true,
-      font: { family: "system-ui, sans-serif", size: 12, color: css("--soft") }, datarevision: `${view.x}${view.y}${document.documentElement.dataset.theme}`,
-      legend: { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
-      hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") }, namelength: 40 },
+    const { by, lines, strategies: found, budget } = JSON.parse(document.getElementById("lines").textContent);
+    const traces = by === "job" ? jobs(lines) : strategies(found);
+    const all = traces.flatMap((trace) => trace.y);
+    if (!all.length) { Charts.say("curve", "None of these jobs has a weighted latency yet: every task must have been measured."); return; }
+    const [low, high] = [Math.min(...all), Math.max(...all)];
+    Plotly.newPlot(box, traces, layout({
+      margin: { l: 68, r: 12, t: 34, b: 44 }, showlegend: true, legend: Charts.legend(), hovermode: "closest",
       xaxis: axis(view.x === "numbers" ? "trial" : "seconds since the job began", { rangemode: "tozero" }),
-      yaxis: axis("weighted latency (µs)", { type: view.y, ...(view.y === "log" ? { dtick: "D2" } : { rangemode: "tozero", tickmode: "auto", nticks: 8 }) }),
-      shapes: view.x === "numbers" && lines.length > 1 ? [{ type: "line", x0: budget, x1: budget, y0: 0, y1: 1, yref: "paper", line: { color: css("--faint"), dash: "dot", width: 1 } }] : [],
-    }, { displayModeBar: false, responsive: true });
+      yaxis: axis("weighted latency", view.y === "log" ? { type: "log", ...Charts.latencyTicks(low, high), range: [Math.log10(low / 1.2), Math.log10(high * 1.2)] } : { range: [0, high * 1.05], tickmode: "array", tickvals: [0, 1, 2, 3, 4, 5].map((n) => n * high / 5), ticktext: [0, 1, 2, 3, 4, 5].map((n) => (n ? Charts.latency(n * high / 5e6) : "0")) }),
+      shapes: by === "job" && view.x === "numbers" && lines.length > 1 ? [{ type: "line", x0: budget, x1: budget, y0: 0, y1: 1, yref: "paper", line: { color: css("--faint"), dash: "dot", width: 1 } }] : [],
+    }), config);
   }
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-x], [data-y]");
-    if (!button) return;
-    if (button.dataset.x) view.x = button.dataset.x; else view.y = button.dataset.y;
-    for (const each of button.parentElement.children) each.setAttribute("aria-pressed", String(each === button));
-    draw();
-  });
+  Charts.switches(view, draw);
   document.addEventListener("themed", draw);
   document.addEventListener("DOMContentLoaded", draw);
 })();

@@ -1,8 +1,11 @@
-"""Several jobs on one axis: weighted latencies by trial and by time, and what each had at equal budgets."""
+"""Several jobs, or their strategies, on one axis: weighted latencies by trial, by time, at equal budgets."""
 
-from dataclasses import dataclass
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.orm import Session
@@ -17,10 +20,15 @@ from services.api.schemas import JobSummary
 from services.api.views import job_summaries
 from services.dashboard.history import weighted_history
 from services.dashboard.page import PageRoute, page
+from services.dashboard.tables import Form, table
 from services.dashboard.viewer import JobsViewer
 
 pages = APIRouter(include_in_schema=False, route_class=PageRoute)
-_MAX_JOBS = 8
+data = APIRouter(prefix="/download", include_in_schema=False)
+_MAX_JOBS = 16
+#: Points of a strategy's line.
+_GRID = 120
+_Asked = Annotated[list[Annotated[str, Query(max_length=60)]] | None, Query(max_length=_MAX_JOBS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +47,28 @@ class Course:
         return reached[-1] if reached else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """How the jobs of one strategy went, together: over those that had a latency by then."""
+
+    name: str
+    jobs: int
+    #: Trial numbers of the line's points, and there the median, least and most latency over the jobs.
+    numbers: list[int]
+    medians_secs: list[float]
+    least_secs: list[float]
+    most_secs: list[float]
+
+
 @pages.get("/compare")
 def compare_page(
     request: Request,
     who: JobsViewer,
     engine: EngineDep,
-    job: Annotated[list[Annotated[str, Query(max_length=60)]] | None, Query(max_length=_MAX_JOBS)] = None,
+    job: _Asked = None,
+    by: Annotated[str, Query(pattern="^(job|strategy)$")] = "job",
 ) -> Response:
-    asked = list(dict.fromkeys(job or []))
-    with reading(engine) as session:
-        found = {each.id: each for each in jobs_of(session, asked)}
-        missing = [each for each in asked if each not in found]
-        if missing:
-            raise NotFoundError("job_not_found", f"There is no job {missing[0]}.")
-        courses = _courses(session, [found[each] for each in asked])
+    courses = _asked_courses(engine, job)
     done = [course.job.trials.done + course.job.trials.failed for course in courses]
     budget = min(done, default=0)
     return page(
@@ -63,9 +79,61 @@ def compare_page(
         courses=courses,
         budget=budget,
         at_budget={course.job.id: course.latency_at(budget) for course in courses},
+        by=by,
+        strategies=[asdict(each) for each in strategies(courses, budget=budget)],
         lines=[_line(course) for course in courses],
+        link=lambda **changes: "/compare?" + urlencode({"job": job or [], "by": by, **changes}, doseq=True),
         one_target=len({course.job.target.key for course in courses}) <= 1,
     )
+
+
+@data.get("/compare.{form}")
+def compare_table(form: Form, who: JobsViewer, engine: EngineDep, job: _Asked = None) -> Response:
+    """The steps of every job's line."""
+    del who
+
+    def rows() -> Iterator[Mapping[str, Any]]:
+        for course in _asked_courses(engine, job):
+            line = _line(course)
+            steps = zip(course.numbers, course.at_secs, course.latencies_secs, strict=True)
+            for number, at_secs, secs in steps:
+                told = {"job": line["id"], "name": line["name"], "strategy": line["strategy"]}
+                yield told | {"trial": number, "at_secs": at_secs, "weighted_latency_secs": secs}
+
+    columns = ("job", "name", "strategy", "trial", "at_secs", "weighted_latency_secs")
+    return table("compare", form, columns, rows())
+
+
+def strategies(courses: Sequence[Course], *, budget: int) -> list[Strategy]:
+    """By name, each up to the budget that all have."""
+    numbers = sorted({max(1, round(budget * step / _GRID)) for step in range(1, _GRID + 1)})
+    found = []
+    for name in sorted({course.job.strategy for course in courses}):
+        own = [course for course in courses if course.job.strategy == name]
+        at = [(number, [course.latency_at(number) for course in own]) for number in numbers]
+        known = [(number, [each for each in secs if each is not None]) for number, secs in at]
+        shown = [(number, secs) for number, secs in known if len(secs) == len(own)]
+        found.append(
+            Strategy(
+                name=name,
+                jobs=len(own),
+                numbers=[number for number, _ in shown],
+                medians_secs=[statistics.median(secs) for _, secs in shown],
+                least_secs=[min(secs) for _, secs in shown],
+                most_secs=[max(secs) for _, secs in shown],
+            )
+        )
+    return found
+
+
+def _asked_courses(engine: EngineDep, job: Sequence[str] | None) -> list[Course]:
+    asked = list(dict.fromkeys(job or []))
+    with reading(engine) as session:
+        found = {each.id: each for each in jobs_of(session, asked)}
+        missing = [each for each in asked if each not in found]
+        if missing:
+            raise NotFoundError("job_not_found", f"There is no job {missing[0]}.")
+        return _courses(session, [found[each] for each in asked])
 
 
 def _courses(session: Session, jobs: list[Job]) -> list[Course]:
