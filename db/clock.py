@@ -7,7 +7,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, Float, String
+from sqlalchemy import DateTime, Dialect, Float, String, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.expression import FunctionElement
@@ -50,24 +50,25 @@ class utc_now(FunctionElement[datetime]):  # noqa: N801 - reads as the SQL funct
     """The database's time now, plus `offset_secs`."""
 
     type = UtcDateTime()
-    inherit_cache = False
+    inherit_cache = True
     name = "utc_now"
 
     def __init__(self, *, offset_secs: float = 0.0) -> None:
-        self.offset_secs = float(offset_secs)
-        super().__init__()
+        # A parameter, so that the statement around it is compiled once.
+        super().__init__(*([literal(f"{offset_secs:+.3f} seconds", String())] if offset_secs else []))
 
 
 @compiles(utc_now, "postgresql")
-def _postgresql(element: utc_now, _compiler: Any, **_kw: Any) -> str:
-    if not element.offset_secs:
+def _postgresql(element: utc_now, compiler: Any, **kw: Any) -> str:
+    if not len(element.clauses):
         return "clock_timestamp()"
-    return f"(clock_timestamp() + interval '{element.offset_secs:.3f} seconds')"
+    return f"(clock_timestamp() + CAST({compiler.process(element.clauses, **kw)} AS interval))"
 
 
 @compiles(utc_now, "sqlite")
-def _sqlite(element: utc_now, _compiler: Any, **_kw: Any) -> str:
-    return f"strftime('%Y-%m-%d %H:%M:%f', 'now', '{element.offset_secs:+.3f} seconds')"
+def _sqlite(element: utc_now, compiler: Any, **kw: Any) -> str:
+    offset = f", {compiler.process(element.clauses, **kw)}" if len(element.clauses) else ""
+    return f"strftime('%Y-%m-%d %H:%M:%f', 'now'{offset})"
 
 
 class secs_since(FunctionElement[float]):  # noqa: N801 - reads as the SQL function it is

@@ -34,8 +34,9 @@ _log = structlog.get_logger(__name__)
 
 _SEARCH_CHILD = "tuner.search_child:run"
 _PRELOAD = ("tuner.preload", "tuner.search_child")
-#: Pause between ticks that results woke.
-_BREATH_SECS = 0.02
+#: Pause between ticks that results woke: a tick costs milliseconds that candidates need, and results come by
+#: the dozen.
+_BREATH_SECS = 0.2
 
 
 def run(settings: TunerSettings) -> None:
