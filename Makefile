@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-fast test-browser lint format bench clean constraints
+.PHONY: help setup demo up test test-fast test-browser chaos lint format bench clean constraints
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ test-fast: setup ## The tests that start no service
 test-browser: setup ## The dashboard in a real Chromium, on a service that tunes; says so where there is none
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'
 	$(BIN)/pytest -m browser tests/browser
+
+chaos: setup ## Every fault of docs/faults.md injected into real processes, with a table (ten minutes)
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 bench: setup ## Evolution against random search, then the service against stock ms.tune_tir; or ARGS="stock --workloads SFM"
 ifdef ARGS

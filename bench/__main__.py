@@ -3,15 +3,31 @@
 import argparse
 import sys
 
-from bench import breakdown, device_path, memory, million, policy, strategies, versus
+from bench import (
+    breakdown,
+    device_path,
+    farm_sim,
+    load,
+    lookup,
+    memory,
+    million,
+    pages,
+    policy,
+    strategies,
+    versus,
+)
 
 _COMMANDS = {
     "stock": (versus, "the service against stock ms.tune_tir"),
     "strategies": (strategies, "evolution against random search at equal trials"),
     "policy": (policy, "rank agreement of the measure policy with a long careful reference"),
+    "lookup": (lookup, "the compile-time database against stock JSONDatabase"),
     "memory": (memory, "the worker's memory over thousands of candidates"),
     "device": (device_path, "what a candidate costs on its way through a worker, beside LLVM alone"),
+    "farm-sim": (farm_sim, "how many devices one control plane feeds, the devices simulated"),
+    "load": (load, "the API under load on loopback, by wrk"),
     "million": (million, "times of the queries on a database of 1,000,000 trials"),
+    "pages": (pages, "page weight and time to first content of the dashboard"),
     "profile": (breakdown, "where the seconds of a run go"),
 }
 

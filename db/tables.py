@@ -100,6 +100,7 @@ class JobRow(Row):
     __table_args__ = (
         Index("ix_jobs_created", "created_at", "id"),
         Index("ix_jobs_state", "state", "priority"),
+        Index("ix_jobs_owner", "owner", "created_at", "id"),
     )
     #: `job-` and 16 base32 characters.
     id: Mapped[str] = mapped_column(String(24), primary_key=True)
@@ -133,7 +134,10 @@ class SearchRow(Row):
     """What is leased and what tunes; tasks of several jobs attach to it."""
 
     __tablename__ = "searches"
-    __table_args__ = (Index("ix_searches_state", "state", "lease_expires_at"),)
+    __table_args__ = (
+        Index("ix_searches_state", "state", "lease_expires_at"),
+        Index("ix_searches_target", "target_id", "id"),
+    )
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     #: SHA-256 (hex) of (workload, target, TVM version, space hash, strategy, seed, policy hash, search
     #: options, isolation key) as JSON: what makes two tasks share one search.
@@ -208,9 +212,12 @@ class TrialRow(Row):
     __table_args__ = (
         UniqueConstraint("search_id", "purpose", "trace_hash"),
         Index("ix_trials_search_state", "search_id", "state"),
-        Index("ix_trials_job_state", "job_id", "state"),
+        Index("ix_trials_job", "job_id", "id"),
         Index("ix_trials_task", "task_id", "id"),
-        Index("ix_trials_open", "state", "deadline_at", postgresql_where=text("state = 'dispatched'")),
+        # Trials that wait or are under way: few, however many there have been.
+        Index(
+            "ix_trials_open", "state", "search_id", postgresql_where=text("state IN ('queued', 'dispatched')")
+        ),
         Index("ix_trials_program", "search_id", "program_hash"),
         # Rows are wide; these cover what watchers read of all of them: curves, counts of jobs, failures.
         Index(

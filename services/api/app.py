@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -21,6 +22,7 @@ from services.api.body import BodyLimit
 from services.api.events import EventPoller
 from services.api.intake import PRELOAD, Intake, Spawning
 from services.api.lookup_traffic import LookupTraffic
+from services.api.overload import LimitRequests
 from services.api.request_times import RequestTimes, TimeRequests
 from services.api.routes import artifacts, health, jobs, lookup, records, signing_keys, tasks, workers
 from services.api.settings import ApiSettings
@@ -54,6 +56,11 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
     errors.install(app)
     app.add_exception_handler(OperationalError, _on_database)
     app.add_exception_handler(InterfaceError, _on_database)
+    app.add_exception_handler(PoolTimeout, _on_database)
+    # Inside of the body's wall: who sends slowly takes nobody's place.
+    app.add_middleware(
+        LimitRequests, max_requests=settings.max_requests, max_submissions=settings.max_submissions
+    )
     app.add_middleware(
         BodyLimit, max_body_bytes=settings.max_body_bytes, max_binary_bytes=settings.max_artifact_bytes
     )

@@ -114,8 +114,8 @@ class InvalidError(ApiError):
 class UnavailableError(ApiError):
     status, title = 503, "Unavailable"
 
-    def __init__(self, code: str, detail: str) -> None:
-        super().__init__(code, detail, headers={"Retry-After": "5"})
+    def __init__(self, code: str, detail: str, *, retry_secs: int = 5) -> None:
+        super().__init__(code, detail, headers={"Retry-After": str(retry_secs)})
 
 
 _CONTENT = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}

@@ -36,11 +36,17 @@ class ApiSettings(FileSettings):
     default_max_trials: int = Field(default=256, gt=0)
     max_lookup_workloads: int = Field(default=1000, gt=0)
     max_functions: int = Field(default=500, gt=0)
+    #: In flight at the same time in one process, submissions apart; more are answered 503.
+    max_requests: int = Field(default=64, gt=0)
+    max_submissions: int = Field(default=8, gt=0)
 
     #: The validator child: processor time, memory, and how long a request waits for its turn or answer.
     intake_cpu_secs: float = Field(default=10.0, gt=0)
     intake_memory_bytes: int = Field(default=2 << 30, gt=0)
     intake_timeout_secs: float = Field(default=60.0, gt=0)
+    #: The same for a model, which is lowered there: what can be folded is compiled and run.
+    intake_model_cpu_secs: float = Field(default=50.0, gt=0)
+    intake_model_memory_bytes: int = Field(default=4 << 30, gt=0)
     #: Children at the same time.
     intake_children: int = Field(default=2, gt=0)
 

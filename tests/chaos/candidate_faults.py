@@ -25,7 +25,8 @@ def _armed(name: str, farm: Farm, job_id: str) -> Injected:
     _wait_for_trials(farm, evil, before + _ARMED_TRIALS)
     switch.unlink()
     outcomes = farm.audit.ask(
-        "SELECT outcome, count(*) FROM trials WHERE job_id = %s AND purpose = 'search' GROUP BY outcome",
+        """SELECT outcome, count(*) FROM trials
+           WHERE job_id = %s AND purpose = 'search' AND outcome IS NOT NULL GROUP BY outcome""",
         [evil],
     )
     note = "its job's outcomes: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes))

@@ -1,0 +1,199 @@
+"""How many devices one control plane feeds: real PostgreSQL, Valkey, API, tuner and Celery workers.
+
+Only the devices are simulated (bench/sim_devices.py): each trial takes a time that a real worker recorded,
+and no processor. For each number of devices it says how many trials were done a second, how busy the devices
+were, and how many processor seconds of which process a trial cost.
+"""
+
+import argparse
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from bench.farm import running_farm, searched
+from bench.machine import this_machine
+from bench.plain_farm import PlainFarm, plain_farm
+from bench.processor import Processor, processor_secs
+from bench.report import RESULTS, markdown_table, write_json, write_section
+from tests.system.modules import module_json
+
+_TIMES = Path(__file__).parent / "recorded_trial_secs.json"
+#: Devices of one process: one pool thread and one heartbeat each.
+_PER_PROCESS = 32
+_JOIN_SECS = 90.0
+_JSON = "farm-sim.json"
+_MODULES = ("mm", "mm_relu", "bmm_relu", "linear0")
+#: Stages of a trial in which nobody works on it.
+_NO_WORK = frozenset({"wait"})
+_STAGES = ("api", "tuner", "search", "postgres", "valkey", "devices")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One number of devices."""
+
+    devices: int
+    strategy: str
+    batch_size: int
+    secs: float
+    trials: int
+    #: Seconds that devices were at work, of those that there were.
+    utilisation: float
+    #: Milliseconds of processor time for each trial, by stage; `devices` is the simulation's own.
+    cpu_ms: dict[str, float]
+    #: Processors in use, of those that the machine has.
+    cores_used: float
+
+    @property
+    def per_sec(self) -> float:
+        return self.trials / self.secs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--devices", type=int, nargs="+", default=[1, 4, 16, 64, 256])
+    parser.add_argument("--secs", type=float, default=20.0, help="measured, after it has settled")
+    parser.add_argument("--settle-secs", type=float, default=12.0)
+    parser.add_argument("--strategy", choices=("evolutionary", "random"), default="random")
+    parser.add_argument("--batch-size", type=int, default=0, help="0: as many as devices, at least 16")
+    parser.add_argument("--record", action="store_true", help="record a real worker's times instead, and end")
+    parser.add_argument("--docs", action="store_true", help="write the table into docs/benchmarks.md")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    if arguments.record:
+        _record()
+        return 0
+    points = [_measure(devices, arguments) for devices in arguments.devices]
+    _report(points, docs=arguments.docs)
+    return 0
+
+
+def _record() -> None:
+    """What trials of a real job took on this machine's device, waiting aside."""
+    body = {
+        "name": "recorded",
+        "module": json.loads(module_json("bmm_relu")),
+        "target": "local",
+        "max_trials": 96,
+    }
+    with running_farm() as farm:
+        job = farm.tune(body)
+        trials = searched(farm.trials(job["id"]))
+    secs = [
+        sum(value for stage, value in trial["stage_secs"].items() if stage not in _NO_WORK)
+        for trial in trials
+        if trial["stage_secs"]
+    ]
+    recorded = {"machine": str(this_machine()), "workload": "bmm_relu", "trial_secs": sorted(secs)}
+    _TIMES.write_text(json.dumps(recorded, indent=1) + "\n")
+    print(f"{len(secs)} trials, mean {statistics.mean(secs):.3f} s, median {statistics.median(secs):.3f} s")
+
+
+def _measure(devices: int, arguments: argparse.Namespace) -> Point:
+    batch_size = arguments.batch_size or max(16, min(128, devices))
+    with plain_farm(roles=("api", "tuner")) as farm, _devices(farm, devices) as hosts:
+        for number, module in enumerate(_MODULES):
+            options = {"batch_size": batch_size, "isolation_key": f"sim-{number}"}
+            farm.submit(module, max_trials=100_000, strategy=arguments.strategy, options=options)
+        time.sleep(arguments.settle_secs)
+        before, began = _processors(farm, hosts), time.monotonic()
+        first_at = farm.database_now()
+        time.sleep(arguments.secs)
+        after, secs = _processors(farm, hosts), time.monotonic() - began
+        trials, busy_secs = _done(farm, first_at)
+    spent = {stage: after[stage] - before[stage] for stage in _STAGES}
+    return Point(
+        devices=devices,
+        strategy=arguments.strategy,
+        batch_size=batch_size,
+        secs=secs,
+        trials=trials,
+        utilisation=busy_secs / (devices * secs),
+        cpu_ms={stage: 1e3 * spent[stage] / max(1, trials) for stage in _STAGES},
+        cores_used=sum(spent.values()) / secs,
+    )
+
+
+@contextmanager
+def _devices(farm: PlainFarm, count: int) -> Iterator[list[psutil.Process]]:
+    """Processes that host so many simulated devices, all of which have joined."""
+    with contextlib.ExitStack() as stack:
+        hosts = []
+        for first in range(0, count, _PER_PROCESS):
+            size = min(_PER_PROCESS, count - first)
+            command = [sys.executable, "-m", "bench.sim_devices", str(first), str(size), str(_TIMES)]
+            process = subprocess.Popen(command, env=farm.env, stdout=subprocess.PIPE, text=True)
+            stack.callback(process.wait, 20)
+            stack.callback(process.terminate)
+            hosts.append(process)
+        for process in hosts:
+            assert process.stdout is not None
+            if process.stdout.readline().strip() != "ready":
+                raise RuntimeError("the simulated devices did not join")
+        yield [psutil.Process(process.pid) for process in hosts]
+
+
+def _processors(farm: PlainFarm, hosts: Sequence[psutil.Process]) -> Processor:
+    return {
+        "api": processor_secs(farm.roles.tree("api")),
+        "tuner": processor_secs(farm.roles.tree("tuner")[:1]),
+        "search": processor_secs(farm.roles.tree("tuner")[1:]),
+        "postgres": processor_secs(_tree(farm.postgres.pid)),
+        "valkey": processor_secs(_tree(farm.valkey.pid)),
+        "devices": processor_secs(hosts),
+    }
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+def _done(farm: PlainFarm, since: Any) -> tuple[int, float]:
+    """Trials done since then, and the seconds that their devices spent on them."""
+    question = (
+        "SELECT count(*), coalesce(sum((stage_secs->>'measure')::float), 0) FROM trials WHERE done_at > %s"
+    )
+    with psycopg.connect(farm.dsn) as connection:
+        row = connection.execute(question, [since]).fetchone()
+    assert row is not None
+    return int(row[0]), float(row[1])
+
+
+def _report(points: Sequence[Point], *, docs: bool) -> None:
+    machine = this_machine()
+    path = RESULTS / _JSON
+    write_json(_JSON, {"machine": asdict(machine), "points": [asdict(point) for point in points]})
+    head = ["devices", "strategy", "batch", "trials/s", "utilisation", "cores used"]
+    rows = [
+        [
+            str(point.devices),
+            point.strategy,
+            str(point.batch_size),
+            f"{point.per_sec:.1f}",
+            f"{point.utilisation:.0%}",
+            f"{point.cores_used:.2f}",
+            *(f"{point.cpu_ms[stage]:.1f}" for stage in _STAGES),
+        ]
+        for point in points
+    ]
+    table = "\n".join([
+        f"{machine}. CPU in milliseconds for each trial; `devices` is what the simulation itself costs.",
+        "",
+        *markdown_table([*head, *(f"{stage}, ms" for stage in _STAGES)], rows),
+    ])  # fmt: skip
+    print(table)
+    print(f"written to {path}")
+    if docs:
+        write_section("farm-sim", table)
