@@ -6,6 +6,7 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,9 +124,24 @@ def take_cores(cpus: Sequence[int]) -> None:
     os.sched_setaffinity(0, cpus)
     before = _threads()
     start_thread_pool(len(cpus))
-    for thread, cpu in zip(sorted(_threads() - before), cpus[1:], strict=True):
+    workers = sorted(_threads() - before)
+    for thread, cpu in zip(workers, cpus[1:], strict=True):
         os.sched_setaffinity(thread, {cpu})
     os.sched_setaffinity(0, cpus[:1])
+    _undisturbed([0, *workers])
+
+
+def _undisturbed(threads: Sequence[int]) -> None:
+    """Let nothing else on the host take the cores from these threads, where the system allows it.
+
+    TVM's threads yield while they wait for each other; a search, or a build, that is there to take over keeps
+    the core for milliseconds, whatever its nice value says in a session of its own. The kernel leaves a
+    twentieth of each second to others in any case. What a kernel forks gets no such right.
+    """
+    policy = os.SCHED_RR | os.SCHED_RESET_ON_FORK
+    with suppress(PermissionError):
+        for thread in threads:
+            os.sched_setscheduler(thread, policy, os.sched_param(1))
 
 
 def _threads() -> set[int]:

@@ -47,6 +47,7 @@ def run(channel: Channel) -> None:
             "bools": save(bools()),
             "chase": save(module_of(chase)),
             "places": save(module_of(places)),
+            "rights": save(module_of(rights)),
             "dense_compiled": [consumed_and_measured(dense(), text) for text in searched(dense(), count=4)],
             **{name: save(module_of(hostile)) for name, hostile in HOSTILE.items()},
         }
@@ -213,6 +214,13 @@ def places(A: T.Buffer((2,), "int32")) -> None:
     """On which core each of two tasks runs."""
     for t in T.parallel(2):
         A[t] = T.call_extern("int32", "sched_getcpu")
+
+
+@T.prim_func(s_tir=True)
+def rights(A: T.Buffer((2,), "int32")) -> None:
+    """By which policy the kernel schedules each of two tasks."""
+    for t in T.parallel(2):
+        A[t] = T.call_extern("int32", "sched_getscheduler", 0)
 
 
 @T.prim_func(s_tir=True)

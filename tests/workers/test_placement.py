@@ -1,7 +1,9 @@
-"""Where a kernel's threads run: each on a core of its own, and only on those that measure."""
+"""Where a kernel's threads run: each on a core of its own, only on those that measure, and undisturbed."""
 
 import dataclasses
 import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,11 @@ from workers.reference import reference_name
 from workers.reference_files import write_reference
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
+
+
+def _may_be_undisturbed() -> bool:
+    code = "import os; os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.skipif(len(CPUS) < 2, reason="one core leaves no choice")
@@ -33,7 +40,21 @@ def test_each_thread_of_a_kernel_has_the_core_that_was_meant(
     """The kernel's output is where its two tasks ran; it is ok where they ran as they should, each time."""
     bench.device = dataclasses.replace(bench.device, cpus=device)
     bench.detected = dataclasses.replace(bench.detected, target={**bench.detected.target, "num-cores": cores})
-    chunk = bench.chunk(authored["places"], EMPTY_TRACE)
+    _place_reference(bench, authored["places"], expected)
+    outcomes = bench.measure(authored["places"], *[EMPTY_TRACE] * 3)
+    assert [(outcome.outcome, outcome.error) for outcome in outcomes] == [(Outcome.OK, None)] * 3
+
+
+@pytest.mark.skipif(not _may_be_undisturbed(), reason="this user may not")
+def test_nobody_takes_the_cores_from_a_kernel_that_is_timed(bench: Bench, authored: dict[str, Any]) -> None:
+    policy = os.SCHED_RR | os.SCHED_RESET_ON_FORK
+    _place_reference(bench, authored["rights"], (policy, policy))
+    (outcome,) = bench.measure(authored["rights"], EMPTY_TRACE)
+    assert (outcome.outcome, outcome.error) == (Outcome.OK, None)
+
+
+def _place_reference(bench: Bench, module: str, expected: tuple[int, ...]) -> None:
+    chunk = bench.chunk(module, EMPTY_TRACE)
     write_reference(
         bench.directory / "references" / reference_name(chunk),
         parameters=[Parameter(name="A", shape=(2,), dtype="int32")],
@@ -41,5 +62,3 @@ def test_each_thread_of_a_kernel_has_the_core_that_was_meant(
         outputs={0: np.array(expected, dtype=np.int32)},
         reduction_length=1,
     )
-    outcomes = bench.measure(authored["places"], *[EMPTY_TRACE] * 3)
-    assert [(outcome.outcome, outcome.error) for outcome in outcomes] == [(Outcome.OK, None)] * 3
