@@ -15,7 +15,7 @@ from workers.selftester import DeviceReport
 _log = structlog.get_logger(__name__)
 _TIMEOUT_SECS = 10.0
 _LEAVE_TIMEOUT_SECS = 2.0
-_RETRY_SECS = 1.0
+_RETRY_SECS, _RETRY_MAX_SECS = 0.2, 2.0
 #: Answers that no repetition changes.
 _REFUSALS = frozenset({400, 401, 403, 409, 422})
 
@@ -78,12 +78,14 @@ class Membership:
 
     def join(self, *, stopped: threading.Event) -> Joined | None:
         """Join, waiting for the API as long as it takes; None when stopped meanwhile. Raises JoinRefused."""
+        pause_secs = _RETRY_SECS
         while not stopped.is_set():
             try:
                 return self._join()
             except (httpx.TransportError, httpx.HTTPStatusError) as error:
                 _log.warning("join_failed", url=str(self._client.base_url), reason=str(error))
-            stopped.wait(_RETRY_SECS)
+            stopped.wait(pause_secs)
+            pause_secs = min(2 * pause_secs, _RETRY_MAX_SECS)
         return None
 
     def heartbeat(

@@ -114,10 +114,10 @@ def run(home: Home, *, host: str, port: int, ready_json: bool) -> int:
             home.database_url, home.path / "worker-token", name="local-worker", scopes=["worker"]
         )
         tokens.write_private(home.connection_file, json.dumps({"url": address.url, "token": user_token}))
-        parts = _parts(
+        stages = _stages(
             home, address, sockets / "valkey.sock", user_token=user_token, worker_token=worker_token
         )
-        return asyncio.run(_supervise(parts, home, address, ready_json=ready_json))
+        return asyncio.run(_supervise(stages, home, address, ready_json=ready_json))
 
 
 def _ensure_key(path: Path) -> None:
@@ -127,7 +127,9 @@ def _ensure_key(path: Path) -> None:
         raise EmbeddedError(f"{path} holds no signing key ({error}); move it away for a new one") from error
 
 
-def _parts(home: Home, address: Address, broker: Path, *, user_token: str, worker_token: str) -> list[Part]:
+def _stages(
+    home: Home, address: Address, broker: Path, *, user_token: str, worker_token: str
+) -> list[list[Part]]:
     shared = {
         "TILEFARM_DATABASE_URL": home.database_url,
         "TILEFARM_BROKER_URL": valkey.url(broker),
@@ -142,38 +144,33 @@ def _parts(home: Home, address: Address, broker: Path, *, user_token: str, worke
         "TILEFARM_PROFILES": LOCAL_PROFILE,
     }
     server = [sys.executable, "-m", "services.server.cli"]
-    return [
-        Part(
-            name="valkey",
-            command=valkey.command(broker),
-            log=home.logs / "valkey.log",
-            ready=lambda: _socket_answers(broker),
-        ),
-        Part(
-            name="api",
-            command=[*server, "api"],
-            env=shared,
-            log=home.logs / "api.log",
-            ready=lambda: _answers(f"{address.url}/readyz"),
-        ),
-        Part(
-            name="tuner",
-            command=[*server, "tuner"],
-            env=shared | {"TILEFARM_SIGNING_KEY_FILE": str(home.signing_key_file)},
-            log=home.logs / "tuner.log",
-        ),
-        Part(
-            name="worker",
-            command=[*server, "worker"],
-            env=worker,
-            log=home.logs / "worker.log",
-            ready=lambda: _worker_alive(address, user_token),
-        ),
-    ]
+    broker_part = Part(
+        name="valkey",
+        command=valkey.command(broker),
+        log=home.logs / "valkey.log",
+        ready=lambda: _socket_answers(broker),
+    )
+    api = Part(
+        name="api",
+        command=[*server, "api"],
+        env=shared,
+        log=home.logs / "api.log",
+        ready=lambda: _answers(f"{address.url}/readyz"),
+    )
+    tuner = Part(name="tuner", command=[*server, "tuner"], env=shared, log=home.logs / "tuner.log")
+    # It loads TVM while the API starts, and asks for it until it answers.
+    local_worker = Part(
+        name="worker",
+        command=[*server, "worker"],
+        env=worker,
+        log=home.logs / "worker.log",
+        ready=lambda: _worker_alive(address, user_token),
+    )
+    return [[broker_part], [api, tuner, local_worker]]
 
 
-async def _supervise(parts: list[Part], home: Home, address: Address, *, ready_json: bool) -> int:
-    supervisor = Supervisor(parts)
+async def _supervise(stages: list[list[Part]], home: Home, address: Address, *, ready_json: bool) -> int:
+    supervisor = Supervisor(stages)
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signum, supervisor.stop)

@@ -1,4 +1,4 @@
-"""Runs several processes under one: starts them in order, restarts what dies, ends them in reverse order.
+"""Runs several processes under one: starts them by stages, restarts what dies, ends them in reverse order.
 
 A process that dies is started again after a short, growing pause; what it knew is in rows. All of them carry
 PDEATHSIG, so that not even SIGKILL of the supervisor leaves an orphan. It knows nothing of what they do.
@@ -44,10 +44,13 @@ class PartFailedError(RuntimeError):
 
 
 class Supervisor:
-    """`async with Supervisor(parts) as house: await house.wait()`; `wait` returns when `stop` was called."""
+    """`async with Supervisor(stages) as house: await house.wait()`; `wait` returns when `stop` was called.
 
-    def __init__(self, parts: Sequence[Part], *, ready_timeout_secs: float = 60.0) -> None:
-        self._parts = parts
+    The parts of a stage start side by side; the next stage begins when all of them are ready.
+    """
+
+    def __init__(self, stages: Sequence[Sequence[Part]], *, ready_timeout_secs: float = 60.0) -> None:
+        self._stages = stages
         self._ready_timeout_secs = ready_timeout_secs
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._watchers: list[asyncio.Task[None]] = []
@@ -55,8 +58,13 @@ class Supervisor:
 
     async def __aenter__(self) -> Self:
         try:
-            for part in self._parts:
-                await self._bring_up(part)
+            for stage in self._stages:
+                async with asyncio.TaskGroup() as group:
+                    for part in stage:
+                        group.create_task(self._bring_up(part))
+        except BaseExceptionGroup as several:
+            await self._end_all()
+            raise several.exceptions[0] from several
         except BaseException:
             await self._end_all()
             raise
@@ -132,7 +140,7 @@ class Supervisor:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
-        for part in reversed(self._parts):
+        for part in reversed([part for stage in self._stages for part in stage]):
             process = self._processes.get(part.name)
             if process is not None:
                 await _end(process)
