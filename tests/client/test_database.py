@@ -168,6 +168,8 @@ def test_a_miss_names_key_target_nearest_and_a_command_that_submits_it(
     assert "the same on 4 cores" in told
     command, verb, path = told.rpartition("to tune it: ")[2].split()
     assert (command, verb) == ("tilefarm", "submit")
+    db.close()
+    assert "conftest.py" not in Path(path).read_text(), "it names files of this machine"
     kept = sources.read(Path(path))
     assert kept.body["target"] == TARGET
     assert module.workload_of(sources.module_of(kept)).shash == SHASH

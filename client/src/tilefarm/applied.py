@@ -5,12 +5,16 @@ the record's own module; then the asked function's attributes are put back. It a
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tilefarm import module, trace
 from tilefarm.answers import Record
 from tilefarm.errors import ModuleError
 from tilefarm.trace_check import check_trace
+
+#: Loading a module is most of what a hit costs; a compile asks for the same one two or three times.
+_KEPT_MODULES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +42,17 @@ class Applied:
         )
 
 
+@lru_cache(maxsize=_KEPT_MODULES)
+def _stored(text: str) -> Any:
+    """The record's module. Nobody changes it: what is scheduled is a function of its own."""
+    return module.from_json(text)
+
+
 def apply(record: Record, workload: module.Workload) -> Applied:
     """ModuleError or TraceError where the record does not fit; TVM's own errors where the trace does not."""
     import tvm
 
-    stored = module.from_json(record.module)
+    stored = _stored(record.module)
     if not module.equal(stored, workload.module):
         raise ModuleError("the record's module is another one with the same hash")
     check_trace(record.trace)

@@ -14,6 +14,7 @@ from tilefarm.contributing import Contributor
 from tilefarm.errors import NotConfiguredError
 from tilefarm.lookups import Lookups
 from tilefarm.miss import OnMiss
+from tilefarm.misses import Misses
 from tilefarm.settings import Settings
 from tilefarm.signatures import PublicKeys, Verifier
 from tilefarm.submitting import Submitter
@@ -78,10 +79,12 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
         lock=locked,
         cache=cache,
         counters=summary.counters(service_url, settings.cache_dir, aloud=on_miss in ("warn", "submit")),
-        on_miss=on_miss,
         contributor=Contributor(client) if client is not None and mode == "read-write" else None,
-        submitter=Submitter(client) if client is not None and on_miss == "submit" else None,
-        cache_dir=settings.cache_dir,
+        misses=Misses(
+            on_miss,
+            cache_dir=settings.cache_dir,
+            submitter=Submitter(client) if client is not None and on_miss == "submit" else None,
+        ),
         verifier=Verifier.of(settings.public_key if public_key is None else public_key),
     )
 

@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from tvm.ir.utils import derived_object
@@ -23,10 +22,9 @@ from tilefarm.cache import DiskCache
 from tilefarm.client import Client
 from tilefarm.contributing import Contributor
 from tilefarm.errors import ModuleError, OfflineError, ProblemError, ServiceError, SignatureError, TargetError
-from tilefarm.miss import Miss, OnMiss, command_for, tell
+from tilefarm.misses import Misses
 from tilefarm.signatures import Verifier
 from tilefarm.stats import Counters, Stats
-from tilefarm.submitting import Submitter, Wanted
 from tilefarm.union import OrderedUnionDatabase
 
 _log = logging.getLogger("tilefarm")
@@ -45,7 +43,7 @@ class _Asked:
 class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
     """Made by `tilefarm.connect`. Methods beyond MetaSchedule's: target, prefetch, refresh, stats, close."""
 
-    def __init__(  # noqa: PLR0913 - made by `connect` alone
+    def __init__(
         self,
         client: Client | None,
         answering: Answering,
@@ -53,10 +51,8 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         lock: lockfile.Lock | None,
         cache: DiskCache,
         counters: Counters,
-        on_miss: OnMiss,
-        submitter: Submitter | None,
+        misses: Misses,
         contributor: Contributor | None,
-        cache_dir: Path,
         verifier: Verifier | None = None,
     ) -> None:
         """`client` is None where no request may be made."""
@@ -65,15 +61,12 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         self._answering = answering
         self._lock = lock
         self._cache = cache
-        self._submitter = submitter
         self._contributor = contributor
         self._committed = None if contributor is None else MemoryDatabase()
         self._counters = counters
-        self._on_miss = on_miss
-        self._cache_dir = cache_dir
+        self._misses = misses
         self._verifier = verifier
         self._distrusted: set[str] = set()
-        self._told: set[tuple[str | None, str | None, str]] = set()
 
     def query_tuning_record(self, mod: Any, target: Any, workload_name: str | None = None) -> Any:
         found = self._guarded(lambda: self._find(mod, target, workload_name))
@@ -148,14 +141,13 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
     def refresh(self) -> None:
         """After tuning: what was found or missed until now is confirmed before it counts again."""
         self._answering.refresh()
-        self._told.clear()
+        self._misses.forget()
 
     def stats(self) -> Stats:
         return self._counters.snapshot()
 
     def close(self) -> None:
-        if self._submitter is not None:
-            self._submitter.leave()
+        self._misses.leave()
         if self._contributor is not None:
             self._contributor.leave()
         if self._client is not None:
@@ -184,7 +176,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         answer = self._trusted(self._ask(asked.target, [shash, *self._along(asked)])[shash], asked)
         if not isinstance(answer, Record):
             self._counters.add(**{"misses" if isinstance(answer, Missing) else "errors": 1})
-            self._missed(asked, answer, name)
+            self._misses.told(asked.workload, asked.target, answer, name)
             return None
         found = applied.apply(answer, asked.workload)
         self._counters.add(hits=1)
@@ -217,39 +209,6 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         except Exception as error:  # noqa: BLE001 - another function's fault must not cost this one its record
             _log.debug("a module is not asked for as a whole: %s", error)
             return []
-
-    def _missed(self, asked: _Asked, answer: Answer, name: str | None) -> None:
-        """Told once for each workload, target and cause."""
-        missing = isinstance(answer, Missing)
-        reason = "nobody has tuned it" if isinstance(answer, Missing) else getattr(answer, "reason", "")
-        function, shash = name or asked.workload.name, asked.workload.shash
-        cause = (shash, targets.key(asked.target), "" if missing else "unanswered")
-        if cause in self._told:
-            return
-        self._told.add(cause)
-        text = module.to_json(asked.workload.module)
-        command = command_for(self._cache_dir, name=function, shash=shash, module=text, target=asked.target)
-        nearest = answer.nearest if isinstance(answer, Missing) else None
-        miss = Miss(
-            function=function,
-            shash=shash,
-            target=asked.target,
-            reason=reason,
-            nearest=nearest,
-            command=command,
-            submitted=self._submitter is not None and missing,
-        )
-        if self._submitter is not None and missing:
-            wanted = Wanted(
-                function=function,
-                shash=shash,
-                module=text,
-                target=asked.target,
-                target_key=targets.key(asked.target),
-                tvm_version=module.tvm_version(),
-            )
-            self._submitter.submit(wanted)
-        tell(miss, self._on_miss)
 
     def _guarded(self, question: Callable[[], _T]) -> _T | None:
         started = time.monotonic()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tilefarm import target as targets
-from tilefarm.cache import write_whole
 
 _log = logging.getLogger("tilefarm")
 #: A budget that a fresh workload is worth.
@@ -61,30 +60,9 @@ def tell(miss: Miss, on_miss: OnMiss) -> None:
         _log.debug("%s", miss)
 
 
-def command_for(cache_dir: Path, *, name: str, shash: str, module: str, target: Mapping[str, Any]) -> str:
-    """Keeps the missed module as a ready job and answers the command that submits it.
-
-    Where nothing can be written, the command still names what to submit.
-    """
-    path = cache_dir / "misses" / f"{shash}-{targets.key(target)[:12]}.json"
-    body = {
-        "name": name,
-        "module": json.loads(module),
-        "target": dict(target),
-        "max_trials": MAX_TRIALS,
-    }
-    try:
-        _write(path, json.dumps(body))
-    except OSError as error:
-        _log.debug("a missed module was not kept: %s", error)
-        wanted = shlex.quote(json.dumps(dict(target), separators=(",", ":")))
-        return f"tilefarm submit MODULE.json --target {wanted} --max-trials {MAX_TRIALS}"
-    return f"tilefarm submit {shlex.quote(str(path))}"
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all: several compiles may miss the same workload at once."""
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, text.encode())
+def submit_command(path: Path | None, target: Mapping[str, Any]) -> str:
+    """The command that submits the ready job in `path`; without one, it still names what to submit."""
+    if path is not None:
+        return f"tilefarm submit {shlex.quote(str(path))}"
+    wanted = shlex.quote(json.dumps(dict(target), separators=(",", ":")))
+    return f"tilefarm submit MODULE.json --target {wanted} --max-trials {MAX_TRIALS}"

@@ -100,7 +100,14 @@ def to_json(mod: Any) -> str:
     """Node JSON without source locations."""
     import tvm
 
-    return str(tvm.ir.save_json(tvm.ir.load_json(graph.without_spans(tvm.ir.save_json(mod)))))
+    return str(tvm.ir.save_json(tvm.ir.load_json(graph.without_spans(to_raw_json(mod)))))
+
+
+def to_raw_json(mod: Any) -> str:
+    """Node JSON, source locations and all: `graph.without_spans` drops them without TVM."""
+    import tvm
+
+    return str(tvm.ir.save_json(mod))
 
 
 def from_json(text: str) -> Any:

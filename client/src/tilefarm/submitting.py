@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tilefarm import graph
 from tilefarm.background import Background
 from tilefarm.client import Client, Limits
 from tilefarm.errors import ProblemError, TilefarmError
@@ -29,7 +30,7 @@ class Wanted:
 
     function: str
     shash: str
-    #: Canonical module JSON text.
+    #: Module JSON text, source locations and all: they stay here.
     module: str
     target: Mapping[str, Any]
     target_key: str
@@ -65,7 +66,7 @@ class Submitter:
 
     def _job(self, wanted: Wanted) -> str:
         job = self._client.submit(
-            wanted.module,
+            graph.without_spans(wanted.module),
             wanted.target,
             Limits(max_trials=MAX_TRIALS, priority=_PRIORITY),
             idempotency_key=wanted.idempotency_key(int(time.time() // 86_400)),

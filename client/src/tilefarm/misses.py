@@ -1,0 +1,137 @@
+"""What becomes of a miss: it is told once, kept as a ready job, and sent to the farm where that is wanted.
+
+A compile waits for none of it: it pays for one dump of the function by TVM, where somebody will read of it.
+The rest is done by threads on plain data.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilefarm import graph, module
+from tilefarm import target as targets
+from tilefarm.answers import Answer, Missing, Unanswered
+from tilefarm.background import Background
+from tilefarm.cache import write_whole
+from tilefarm.miss import MAX_TRIALS, Miss, OnMiss, submit_command, tell
+from tilefarm.submitting import Submitter, Wanted
+
+#: The end of the process waits so long for files that are still to be written.
+_LEAVE_SECS = 2.0
+_log = logging.getLogger("tilefarm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """A ready job that is to be written."""
+
+    path: Path
+    name: str
+    #: Module JSON text, source locations and all.
+    module: str
+    target: Mapping[str, Any]
+
+
+class Misses:
+    """Of one connection."""
+
+    def __init__(self, on_miss: OnMiss, *, cache_dir: Path, submitter: Submitter | None) -> None:
+        self._on_miss = on_miss
+        self._directory = cache_dir / "misses"
+        self._submitter = submitter
+        self._told: set[tuple[str, str, str]] = set()
+        self._files: Background[_Job] = Background(_write_all, leave_secs=_LEAVE_SECS)
+
+    def told(
+        self, workload: module.Workload, target: Mapping[str, Any], answer: Answer, name: str | None
+    ) -> None:
+        """Once for each workload, target and cause."""
+        missing = isinstance(answer, Missing)
+        target_key = targets.key(target)
+        cause = (workload.shash, target_key, "" if missing else "unanswered")
+        if cause in self._told:
+            return
+        self._told.add(cause)
+        saved = _Saved(workload)
+        function = name or workload.name
+        submitted = missing and self._submitter is not None
+        miss = Miss(
+            function=function,
+            shash=workload.shash,
+            target=target,
+            reason=answer.reason if isinstance(answer, Unanswered) else "nobody has tuned it",
+            nearest=answer.nearest if isinstance(answer, Missing) else None,
+            command=None if self._on_miss == "silent" else self._command(function, target, saved),
+            submitted=submitted,
+        )
+        if submitted and self._submitter is not None:
+            wanted = Wanted(
+                function=function,
+                shash=workload.shash,
+                module=saved.text(),
+                target=target,
+                target_key=target_key,
+                tvm_version=module.tvm_version(),
+            )
+            self._submitter.submit(wanted)
+        tell(miss, self._on_miss)
+
+    def forget(self) -> None:
+        self._told.clear()
+
+    def leave(self) -> None:
+        """Writes and sends what is left, for a bounded time."""
+        self._files.leave()
+        if self._submitter is not None:
+            self._submitter.leave()
+
+    def _command(self, function: str, target: Mapping[str, Any], saved: "_Saved") -> str:
+        """The command that would tune it; what it names is there, or soon will be."""
+        path = self._directory / f"{saved.shash}-{targets.key(target)[:12]}.json"
+        if not path.exists():
+            if not _is_writable(self._directory):
+                return submit_command(None, target)
+            self._files.put(_Job(path=path, name=function, module=saved.text(), target=target))
+        return submit_command(path, target)
+
+
+class _Saved:
+    """The workload's JSON, made once and only when it is needed: TVM takes half a millisecond for it."""
+
+    def __init__(self, workload: module.Workload) -> None:
+        self.shash = workload.shash
+        self._module = workload.module
+        self._text: str | None = None
+
+    def text(self) -> str:
+        if self._text is None:
+            self._text = module.to_raw_json(self._module)
+        return self._text
+
+
+def _is_writable(directory: Path) -> bool:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _log.debug("missed modules are not kept: %s", error)
+        return False
+    return os.access(directory, os.W_OK)
+
+
+def _write_all(jobs: list[_Job]) -> None:
+    """Each whole or not at all: several compiles may miss the same workload at once."""
+    for job in jobs:
+        body = {
+            "name": job.name,
+            "module": json.loads(graph.without_spans(job.module)),
+            "target": dict(job.target),
+            "max_trials": MAX_TRIALS,
+        }
+        try:
+            write_whole(job.path, json.dumps(body).encode())
+        except OSError as error:
+            _log.warning("the missed module %s was not kept: %s", job.name, error)
