@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# One target per role: admin (schema and tokens), api, tuner, worker. Each holds its role's requirements
+# One target per role: admin (schema and tokens), api, tuner, worker, measurer. Each holds its role's requirements
 # (deploy/requirements) and the server's own packages; docs/adr/0004-images.md says what is in which, and why.
 #
 #   docker build --target api --tag tilefarm-api .
@@ -54,6 +54,10 @@ RUN python -m venv /opt/tilefarm \
 RUN --mount=type=bind,from=wheel,source=/wheel,target=/wheel \
     /opt/tilefarm/bin/pip install --no-cache-dir --no-deps /wheel/*.whl
 
+# TVM without its compiler, 260 MB smaller: what loads and times needs the runtime alone.
+FROM install-worker AS install-measurer
+RUN find /opt/tilefarm -name 'libtvm_compiler.so' -delete
+
 FROM base AS admin
 COPY --from=install-admin /opt/tilefarm /opt/tilefarm
 USER 10001:10001
@@ -93,6 +97,24 @@ ENV TILEFARM_WORK_DIR=/work \
     TILEFARM_LOCK_DIR=/locks \
     TILEFARM_WORKER_METRICS_PORT=9102 \
     TILEFARM_METRICS_HOST=0.0.0.0
+RUN install --directory --owner=10001 --group=10001 --mode=0700 /work \
+    && install --directory --mode=1777 /locks
+EXPOSE 9102
+USER 10001:10001
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:9102/healthz', timeout=4)"]
+ENTRYPOINT ["tilefarm-server"]
+CMD ["worker"]
+
+# A worker that only times what others built: no compiler, no linker. TILEFARM_WORKER_TARGET names its target.
+FROM base AS measurer
+COPY --from=install-measurer /opt/tilefarm /opt/tilefarm
+ENV TILEFARM_WORK_DIR=/work \
+    TILEFARM_LOCK_DIR=/locks \
+    TILEFARM_WORKER_ROLE=measure \
+    TILEFARM_WORKER_METRICS_PORT=9102 \
+    TILEFARM_METRICS_HOST=0.0.0.0 \
+    TVM_USE_RUNTIME_LIB=1
 RUN install --directory --owner=10001 --group=10001 --mode=0700 /work \
     && install --directory --mode=1777 /locks
 EXPOSE 9102

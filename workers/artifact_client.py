@@ -27,9 +27,14 @@ _PATH = "/v1/artifacts/"
 class ArtifactClient:
     """Thread-safe. `unwanted` of each call tells whether to give up waiting."""
 
-    def __init__(self, *, url: str, token: str, max_bytes: int) -> None:
+    def __init__(
+        self, *, url: str, token: str, max_bytes: int, transport: httpx.BaseTransport | None = None
+    ) -> None:
         self._client = httpx.Client(
-            base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=_TIMEOUT_SECS
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=_TIMEOUT_SECS,
+            transport=transport,
         )
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
@@ -39,15 +44,16 @@ class ArtifactClient:
     def close(self) -> None:
         self._client.close()
 
-    def send(self, data: bytes, *, unwanted: Callable[[], bool]) -> str:
+    def send(self, data: bytes, *, unwanted: Callable[[], bool], ask: bool = False) -> str:
         """See to it that the API has `data`; its name, the SHA-256 in hex.
 
+        `ask`: do not trust that it has what it had a while ago. The trial may be here because it had not.
         Raises ArtifactRefused where it is too large, ArtifactUnwanted where nobody waits for it any more.
         """
         sha256 = hashlib.sha256(data).hexdigest()
         with self._lock:
             known = time.monotonic() - self._known.get(sha256, -_FRESH_SECS) < _FRESH_SECS
-        if not known:
+        if ask or not known:
             asked = self._request("POST", f"{_PATH}{sha256}:touch", unwanted=unwanted)
             if asked.status_code == httpx.codes.NOT_FOUND:
                 self._put(sha256, data, unwanted)

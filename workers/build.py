@@ -102,6 +102,7 @@ class Builder:
         try:
             return self.client.send(
                 pack_reference(place),
+                ask=any(order.attempt > 1 for order in chunk.trials),
                 unwanted=lambda: all(self.holding.dropped(attempt) for attempt in attempts),
             )
         except ArtifactRefused as error:
@@ -123,7 +124,10 @@ class Builder:
                 if isinstance(made, ShotResult):
                     self._report(order, made)
                     return
-                names.append(self.client.send(made, unwanted=lambda: self.holding.dropped(attempt)))
+                name = self.client.send(
+                    made, unwanted=lambda: self.holding.dropped(attempt), ask=order.attempt > 1
+                )
+                names.append(name)
         except ArtifactRefused as error:
             failed = ShotResult(outcome=Outcome.BUILD_ERROR, error=str(error), stage_secs=spent)
             self._report(order, failed)

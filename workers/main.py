@@ -41,6 +41,7 @@ from workers.selftester import SelfTester
 from workers.sensors import Sensors, sensing
 from workers.settings import WorkerSettings
 from workers.steps import register_steps
+from workers.trial_log import TrialLog
 from workers.turn import Turn
 from workers.work import Bench, make_work
 
@@ -68,7 +69,7 @@ def _run(settings: WorkerSettings) -> None:
     device = find_device(settings.worker_device, num_cores=settings.worker_cores, lock_dir=settings.lock_dir)
     with (
         _children_dir(settings.work_dir) as children_dir,
-        ForkServer(["workers.preload"], work_dir=children_dir) as server,
+        ForkServer(["workers.preload"], work_dir=children_dir, env=_which_tvm()) as server,
     ):
         detected = detect_target(
             server,
@@ -87,6 +88,12 @@ def _run(settings: WorkerSettings) -> None:
             _serve(settings, server, device, detected, membership, joined)
         finally:
             membership.leave()
+
+
+def _which_tvm() -> dict[str, str]:
+    """Whether children load TVM's runtime alone; nothing else of this environment reaches them."""
+    name = "TVM_USE_RUNTIME_LIB"
+    return {name: os.environ[name]} if name in os.environ else {}
 
 
 @contextmanager
@@ -117,7 +124,7 @@ def _serve(
     if broker_url is None:
         raise JoinRefused("neither TILEFARM_BROKER_URL nor the API names a broker")
     app = make_app(broker_url)
-    holding, turn = Holding(), Turn()
+    holding, turn, trial_log = Holding(), Turn(), TrialLog()
     client = ArtifactClient(
         url=str(settings.url),
         token=settings.token.get_secret_value(),
@@ -132,7 +139,7 @@ def _serve(
             holding=holding,
             client=client,
             worker_id=lambda: membership.worker_id,
-            publish=lambda obj: _publish(app, obj, timeout_secs=settings.publish_timeout_secs),
+            publish=lambda obj: _publish(app, obj, trial_log, timeout_secs=settings.publish_timeout_secs),
         )
     )
     own_queue = canary_queue(membership.name)
@@ -153,7 +160,7 @@ def _serve(
     def take(chunk: MeasureChunk) -> None:
         if selftester.quarantined:
             raise DeviceError("the device is in quarantine")
-        with turn.chunk():
+        with turn.chunk(), trial_log.chunk(chunk):
             work.run(chunk)
 
     deafness = Deafness(last_resort=lambda: _restart_at_once(server, holding))
@@ -210,11 +217,13 @@ def _serve(
     deafness.raise_if_deaf()
 
 
-def _publish(app: Celery, obj: Result, *, timeout_secs: float) -> None:
+def _publish(app: Celery, obj: Result, trial_log: TrialLog, *, timeout_secs: float) -> None:
     try:
         publish_result(app, obj, timeout_secs=timeout_secs)
     except OperationalError as error:
         _log.error("result_lost", trial_id=obj.trial_id, attempt=obj.attempt, reason=str(error))
+    else:
+        trial_log.told(obj)
 
 
 def _restart_at_once(server: ForkServer, holding: Holding) -> None:

@@ -31,6 +31,8 @@ from services.dashboard import mount as dashboard
 
 def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> FastAPI:
     """The application; `spawning` is the fork server of a test."""
+    if settings.work_dir is not None:
+        settings.work_dir.mkdir(parents=True, exist_ok=True)
     fork_server = ForkServer(PRELOAD, work_dir=settings.work_dir) if spawning is None else None
 
     @asynccontextmanager

@@ -40,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_db(commands)
     _add_token(commands)
     _add_key(commands)
+    _add_owner(commands)
     return parser
 
 
@@ -116,6 +117,17 @@ def _add_key(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     sign.add_argument("file", type=Path, metavar="FILE", help="the new key")
     sign.add_argument("--unsigned", action="store_true", help="also those that nobody signed")
     sign.set_defaults(run=_key_sign)
+
+
+def _add_owner(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    owner = commands.add_parser("owner", help="shares of the devices among owners of jobs")
+    verbs = owner.add_subparsers(required=True, metavar="VERB")
+    weight = verbs.add_parser("weight", help="give an owner a share of the devices other than everybody's")
+    weight.add_argument("name", help="of the token that submits")
+    weight.add_argument("weight", type=float, help="1 is everybody's, 2 is twice that")
+    weight.set_defaults(run=_owner_weight)
+    listing = verbs.add_parser("list", help="owners whose weight is not 1")
+    listing.set_defaults(run=_owner_list)
 
 
 def _up(arguments: argparse.Namespace) -> int:
@@ -266,6 +278,18 @@ def _key_sign(arguments: argparse.Namespace) -> int:
     from services.server import keys
 
     return _on_database(lambda url: keys.sign_all(url, arguments.file, unsigned_too=arguments.unsigned))
+
+
+def _owner_weight(arguments: argparse.Namespace) -> int:
+    from services.server import owners
+
+    return _on_database(lambda url: owners.weigh(url, name=arguments.name, weight=arguments.weight))
+
+
+def _owner_list(_arguments: argparse.Namespace) -> int:
+    from services.server import owners
+
+    return _on_database(owners.list_all)
 
 
 def _on_database(run: Callable[[str], int]) -> int:

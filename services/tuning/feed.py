@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
+import structlog
 from sqlalchemy import Engine
 
 from db import attempts
@@ -25,6 +26,8 @@ from services.tuning.settings import TunerSettings
 from services.tuning.shares import Shares
 from services.tuning.snapshot import Snapshot
 from workers.messages import MeasureChunk, MeasurePolicy
+
+_log = structlog.get_logger(__name__)
 
 Send = Callable[[MeasureChunk, str, WorkerRole], None]
 #: How often what is known of a target's pace is computed anew.
@@ -136,6 +139,7 @@ class Feeder:
             self._broker_back_at = time.monotonic() + self._settings.broker_retry_secs
             dispatch.hand_back(self._engine, chunk)
             raise
+        _log_sent(chunk, lane.role)
         self._revisions.changed({chosen.waiting.job_id})
         return len(chunk.trials)
 
@@ -150,6 +154,12 @@ class Feeder:
             pace = dispatch.pace(recent, self._settings)
             self._paces[target_id] = (time.monotonic(), pace)
         return pace
+
+
+def _log_sent(chunk: MeasureChunk, role: WorkerRole) -> None:
+    log = _log.bind(job_id=chunk.job_id, search_id=chunk.search_id, chunk_id=chunk.chunk_id, role=role)
+    for order in chunk.trials:
+        log.info("trial_sent", trial_id=order.trial_id, attempt=order.attempt, task_id=order.task_id)
 
 
 def _dispatched(snapshot: Snapshot) -> Counter[str]:

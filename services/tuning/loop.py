@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import DataError, IntegrityError
 
-from db import attempts, fleet, progress, searches
+from db import artifacts, attempts, fleet, progress, searches
 from db.imports import IMPORTED
 from db.progress import OpenTask
 from db.searches import Search
@@ -36,6 +36,8 @@ _log = structlog.get_logger(__name__)
 
 #: What one search or job may fail with without harm to others: typed errors, and rows that do not read.
 _ISOLATED = (TuningError, MessageError, IntegrityError, DataError, zlib.error, ValueError, KeyError)
+#: How often artifacts that nobody uses are looked for.
+_DROP_EVERY_SECS = 60.0
 
 
 class Tuner:
@@ -62,6 +64,7 @@ class Tuner:
         #: In time.monotonic(): when something may be tried again.
         self._not_before: dict[int, float] = {}
         self._reconciled_at = 0.0
+        self._dropped_at = 0.0
         #: By (trial, attempt), in time.monotonic(): since when nobody is seen to hold it.
         self._unheld_since: dict[tuple[int, int], float] = {}
         #: By search, as it stood when it was last settled: nothing new, nothing to settle.
@@ -84,6 +87,7 @@ class Tuner:
                 self._tend(snapshot, snapshot.searches[search_id], allocation)
         self._feeder.feed(snapshot, self._isolated)
         self._reconcile()
+        self._drop_artifacts()
         self._raise_revisions()
         self._host.close_idle(self._leases)
 
@@ -220,6 +224,14 @@ class Tuner:
                 with self._isolated(trial.search_id):
                     reconcile.carry_out(self._engine, trial, verdict)
                     self._revisions.changed({trial.job_id})
+
+    def _drop_artifacts(self) -> None:
+        """What nobody asked for lately; it is made anew where somebody does."""
+        if time.monotonic() - self._dropped_at < _DROP_EVERY_SECS:
+            return
+        self._dropped_at = time.monotonic()
+        with transaction(self._engine) as session:
+            artifacts.drop_artifacts(session, unused_secs=self._settings.artifact_secs)
 
     def _raise_revisions(self) -> None:
         due = self._revisions.due()

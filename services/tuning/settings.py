@@ -61,7 +61,7 @@ class TunerSettings(FileSettings):
     chunk_size_min: int = Field(default=4, gt=0)
     chunk_size_max: int = Field(default=32, gt=0)
     #: A chunk aims at so much work.
-    chunk_secs: float = Field(default=3.0, gt=0)
+    chunk_secs: float = Field(default=4.0, gt=0)
     #: Chunks outstanding for each live device of a target.
     chunks_per_device: int = Field(default=2, gt=0)
     #: How long a connection to the broker may take, and an answer of it.
@@ -82,6 +82,9 @@ class TunerSettings(FileSettings):
     reconcile_secs: float = Field(default=1.0, gt=0)
     #: Started attempts after which the farm gives a trial up.
     max_started_attempts: int = Field(default=3, gt=0)
+
+    #: What a build worker made and nobody stored or asked for within so long is dropped; it is made anew.
+    artifact_secs: float = Field(default=3600.0, gt=0)
 
     #: The best so many are measured again before a task ends.
     confirm_count: int = Field(default=3, gt=0)

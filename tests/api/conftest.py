@@ -70,6 +70,7 @@ def tokens(engine: Engine) -> dict[str, str]:
         "consumer": ["records:read"],
         "importer": ["records:import"],
         "worker": ["worker"],
+        "other-worker": ["worker"],
         "root": ["admin"],
         "nobody": [],
     }

@@ -11,6 +11,8 @@ from tests.api.conftest import TARGET, problem
 from tests.api.rows import add_trials, set_job
 from workers.queues import work_queue
 
+_AVX512 = ["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"]
+
 
 def beat(api, worker_id, holding=()):
     body = {"holding": [list(held) for held in holding], "stage_secs": {"build": 1.0}}
@@ -102,6 +104,39 @@ def test_a_worker_with_a_mislabelled_target_or_profile_is_refused(api):
     assert problem(api.join(profiles=["Not A Name"]), 422)["code"] == "bad_profile"
     assert problem(api.join(cores=0), 422)
     assert problem(api.join(as_="alice"), 403)["code"] == "missing_scope"
+
+
+def test_a_target_whose_code_the_host_cannot_run_is_refused_with_the_reason(api):
+    avx512 = {**TARGET, "mcpu": "x86-64-v4"}
+    v3 = ["avx", "avx2", "bmi", "bmi2", "f16c", "fma", "sse4.1", "sse4.2"]
+    host = {"features": v3, "machine": "x86_64"}
+    refused = problem(api.join(target=avx512, role="measure", **host), 422)
+    assert refused["code"] == "mislabelled_target"
+    assert "'x86-64-v4' needs CPU features which this host does not have: avx512bw" in refused["detail"]
+    assert (
+        problem(api.join(target=TARGET, features=v3, machine="aarch64"), 422)["code"] == "mislabelled_target"
+    )
+    assert api.join(target=TARGET, **host).status_code == 201
+    assert api.join(target=avx512, role="build", **host).status_code == 201
+    assert api.join(target=avx512, features=[*v3, *_AVX512], machine="x86_64").status_code == 201
+
+
+def test_a_worker_is_spoken_for_by_the_token_that_it_joined_with(api):
+    worker_id = api.join().json()["worker_id"]
+    body = {"holding": [], "stage_secs": {}}
+    for verb in ("heartbeat", "leave"):
+        answer = api("POST", f"/v1/workers/{worker_id}:{verb}", as_="other-worker", json=body)
+        assert problem(answer, 403)["code"] == "not_this_worker"
+    assert beat(api, worker_id).status_code == 200
+
+
+def test_each_role_has_a_queue_of_its_own_and_a_device_counts_where_somebody_builds(api):
+    both = api.join().json()["queues"]
+    measure = api.join(name="board", role="measure").json()["queues"]
+    assert api("GET", "/v1/targets/local").json()["workers_alive"] == 1
+    build = api.join(name="builder", role="build").json()["queues"]
+    assert len({*both, *measure, *build}) == 3
+    assert api("GET", "/v1/targets/local").json()["workers_alive"] == 2
 
 
 def test_a_heartbeat_holds_pairs_of_integers(api):

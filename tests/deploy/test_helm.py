@@ -17,12 +17,20 @@ from tests.deploy.settings_of import variables
 CUSTOM = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
 POSTGRES = {"bundled": True, "storageClass": "fast"}
 GPU_CLASS = {
-    "name": "l4", "kind": "DaemonSet", "replicas": 1, "device": "cuda", "profiles": "l4", "gpus": 1,
+    "name": "l4", "kind": "DaemonSet", "replicas": 1, "device": "cuda", "role": "both", "target": {},
+    "profiles": "l4", "gpus": 1,
     "cpu": "4", "memory": "16Gi", "workSize": "4Gi", "nodeSelector": {"gpu": "l4"},
     "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
     "runtimeClassName": "nvidia", "settings": {"TILEFARM_WORKER_MAX_WAITING": 4},
 }  # fmt: skip
+BOARD_TARGET = {"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 4}
+#: A board that only times, and who builds for it.
+BOARD_CLASSES = [
+    {**GPU_CLASS, "name": name, "device": "cpu", "gpus": 0, "role": role, "target": BOARD_TARGET}
+    for name, role in (("board", "measure"), ("board-builder", "build"))
+]
 CASES: dict[str, dict[str, Any]] = {
+    "boards": {"workers": BOARD_CLASSES},
     "defaults": {},
     "bundled": {"postgresql": POSTGRES, "valkey": {"bundled": True}},
     "all": {
@@ -193,6 +201,18 @@ def test_the_schema_comes_first_and_then_the_token(made, case, hook):
     assert spec["containers"][0]["args"][:3] == ["token", "adopt", "workers"]
 
 
+def test_a_board_runs_the_image_without_a_compiler_and_names_its_target(made):
+    found = pods(made["boards"])
+    for name, image, role in (("board", "measurer", "measure"), ("board-builder", "worker", "build")):
+        (container,) = containers(found[f"farm-worker-{name}"])
+        assert f"/{image}:" in container["image"]
+        variables = {each["name"]: each.get("value") for each in container["env"]}
+        assert variables["TILEFARM_WORKER_ROLE"] == role
+        assert json.loads(variables["TILEFARM_WORKER_TARGET"]) == BOARD_TARGET
+    (container,) = containers(pods(made["defaults"])["farm-worker-cpu"])
+    assert "TILEFARM_WORKER_TARGET" not in {each["name"] for each in container["env"]}
+
+
 def test_workers_reach_api_and_broker_and_nothing_else(made):
     for case, database in (("bundled", 5432), ("plain", 5432)):
         policies = of_kind(made[case], "NetworkPolicy")
@@ -258,6 +278,8 @@ def test_the_schema_of_values_takes_what_is_right(case):
         ({"settings": {"api": {"TILEFARM_DATABASE_URL": "postgresql://user:password@db"}}}, "settings.api"),
         ({"settings": {"tuner": {"PATH": "/"}}}, "settings.tuner"),
         ({"workers": [{**GPU_CLASS, "kind": "Pod"}]}, "workers.0.kind"),
+        ({"workers": [{**GPU_CLASS, "role": "time"}]}, "workers.0.role"),
+        ({"workers": [{**BOARD_CLASSES[0], "target": {}}]}, "workers.0.target"),
         ({"workers": [{**GPU_CLASS, "name": "L4 GPU"}]}, "workers.0.name"),
         ({"tuner": {"resources": {"limits": {"cpu": "lots"}}}}, "tuner.resources"),
         ({"networkPolicy": {"databasePort": 70000}}, "networkPolicy.databasePort"),

@@ -1,6 +1,7 @@
 """The images' own commands, as plain processes: each role runs with nothing but its image's requirements."""
 
 import contextlib
+import json
 import secrets
 import signal
 import socket
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 import yaml
 
@@ -113,7 +115,7 @@ def farm(roles, valkey_url, tmp_path_factory) -> Iterator[dict[str, str]]:
         for role, process in started.items():
             ready = f"{urls[role]}/readyz"
             wait_for(lambda ready=ready: httpx.get(ready).is_success, process, home / f"{role}.log")
-        yield {**urls, "token": user.strip()}
+        yield {**urls, "token": user.strip(), "worker_token": str(home / "worker_token")}
     finally:
         codes = end(list(started.values()))
     assert set(codes) <= {0, -signal.SIGTERM}
@@ -160,6 +162,33 @@ def test_what_a_role_installs_stays_small():
     assert sizes["api"] < 560
     assert sizes["worker"] < 460
     assert sizes["tuner"] < 660
+
+
+def test_a_measurer_joins_without_ever_loading_the_compiler(farm, roles, tmp_path):
+    port, log = free_port(), tmp_path / "measurer.log"
+    target = {"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 1}
+    given = {
+        "TILEFARM_URL": farm["api"],
+        "TILEFARM_TOKEN_FILE": farm["worker_token"],
+        "TILEFARM_WORKER_METRICS_PORT": str(port),
+        "TILEFARM_WORK_DIR": str(tmp_path / "work"),
+        "TILEFARM_LOCK_DIR": str(tmp_path / "locks"),
+        "TILEFARM_WORKER_TARGET": json.dumps(target),
+        "TILEFARM_WORKER_NAME": "board",
+    }
+    image = Image(command=IMAGES["measurer"].command, environment=IMAGES["measurer"].environment | LOOPBACK)
+    process = start(roles["worker"], image, log, given)
+    try:
+        wait_for(lambda: httpx.get(f"http://127.0.0.1:{port}/readyz").is_success, process, log)
+        answer = httpx.get(f"{farm['api']}/v1/workers", headers={"Authorization": f"Bearer {farm['token']}"})
+        (board,) = [worker for worker in answer.json()["workers"] if worker["name"] == "board"]
+        assert (board["role"], board["target"], board["health"]) == ("measure", target, "alive")
+        (fork_server,) = psutil.Process(process.pid).children()
+        mapped = {Path(mapping.path).name for mapping in fork_server.memory_maps()}
+        assert "libtvm_runtime.so" in mapped
+        assert "libtvm_compiler.so" not in mapped
+    finally:
+        end([process])
 
 
 def test_a_health_check_fails_where_nothing_listens(farm, roles):

@@ -1,58 +1,22 @@
 """The same roles as plain processes on PostgreSQL and Valkey, as a farm runs them, killed in the middle."""
 
 import contextlib
-import socket
 import time
-import uuid
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import make_url, text
 
-from db.session import connect
 from tests.system.modules import body
 from tests.system.roles import Roles
 from tests.system.service import Service, accounted
 
 
 @pytest.fixture
-def database(postgres_url: str) -> str:
-    name = f"farm_{uuid.uuid4().hex}"
-    engine = connect(postgres_url)
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return make_url(postgres_url).set(database=name).render_as_string(hide_password=False)
-
-
-@pytest.fixture
-def farm(database: str, valkey_url: str, tmp_path: Path) -> Iterator[tuple[Roles, Service]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    env = {
-        "TILEFARM_DATABASE_URL": database,
-        "TILEFARM_BROKER_URL": valkey_url,
-        "TILEFARM_PORT": str(port),
-        "TILEFARM_URL": url,
-        "TILEFARM_WORK_DIR": str(tmp_path / "work"),
-        "TILEFARM_PROFILES": "local",
-    }
-    farm = Roles(tmp_path, env)
-    farm.command("db", "upgrade")
-    user = farm.command("token", "create", "user", "--scope", "admin").split()[-1]
-    worker = farm.command("token", "create", "worker", "--scope", "worker").split()[-1]
-    farm = Roles(tmp_path, {**env, "TILEFARM_TOKEN": worker})
-    for role in ("api", "tuner", "worker"):
-        farm.start(role)
-    try:
-        target = _wait_until_served(url, user)
-        yield farm, Service(process=None, url=url, token=user, target=target, data_dir=tmp_path)
-    finally:
-        farm.stop()
+def farm(bare_farm: tuple[Roles, Service]) -> tuple[Roles, Service]:
+    roles, service = bare_farm
+    roles.start("worker")
+    service.target = _wait_until_served(service.url, service.token)
+    return roles, service
 
 
 def _wait_until_served(url: str, token: str) -> dict[str, object]:

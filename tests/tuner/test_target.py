@@ -9,7 +9,14 @@ from checks import target as checks_target
 from tuner import target as tuner_target
 from tuner import tvm_light
 from tuner.errors import UnknownTargetError
-from tuner.target import detect_local_target, llvm_knows_cpu, make_target, resolve_tag
+from tuner.target import (
+    check_host,
+    detect_local_target,
+    host_features,
+    llvm_knows_cpu,
+    make_target,
+    resolve_tag,
+)
 from tuner.tvm_light import load_tvm, tvm_version
 
 
@@ -85,3 +92,21 @@ def test_a_gpu_target_brings_its_intrinsics_and_our_host(monkeypatch):
     tvm_light._load.cache_clear()
     assert asked == ["tvm.s_tir.tensor_intrin.cuda"]
     assert (str(target.kind.name), str(target.host.kind.name)) == ("cuda", "llvm")
+
+
+def test_a_host_lacks_what_an_mcpu_or_its_attributes_need():
+    v3 = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
+    features = ["avx", "avx2", "bmi", "bmi2", "f16c", "fma", "sse4.1", "sse4.2"]
+    check_host(v3, features=features, machine="x86_64")
+    check_host({**v3, "mcpu": "znver5"}, features=None, machine="x86_64")
+    with pytest.raises(UnknownTargetError, match=r"'znver5' needs CPU features .* avx512bf16, avx512bitalg"):
+        check_host({**v3, "mcpu": "znver5"}, features=features, machine="x86_64")
+    with pytest.raises(UnknownTargetError, match="does not have: avx512f"):
+        check_host({**v3, "mattr": ["+avx512f"]}, features=features, machine="x86_64")
+    check_host({**v3, "mattr": ["-fma"]}, features=features[:5] + features[6:], machine="x86_64")
+    with pytest.raises(UnknownTargetError, match="for x86_64, this host is aarch64"):
+        check_host(v3, features=None, machine="aarch64")
+
+
+def test_this_host_can_run_its_own_target():
+    check_host(detect_local_target(), features=host_features(), machine="x86_64")

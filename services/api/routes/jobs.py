@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import structlog
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
@@ -21,6 +22,7 @@ from services.api.schemas import ChangeJob, JobPage, JobView, SubmitJob, Submitt
 from services.api.submission import Sender, submit
 from services.api.views import job_summaries, job_view
 
+_log = structlog.get_logger(__name__)
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 IdempotencyKey = Annotated[
     str | None, Header(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$", alias="Idempotency-Key")
@@ -49,6 +51,10 @@ def submit_job(
     with reading(engine) as session:
         view = _view(session, job_id)
         secs = estimated_secs(session, view, settings)
+    for task in view.tasks:
+        _log.info(
+            "task_submitted", job_id=job_id, task_id=task.id, search_id=task.search_id, owner=token.name
+        )
     response.headers["Location"] = f"/v1/jobs/{job_id}"
     return SubmittedJob(**dict(view), estimated_secs=secs)
 
