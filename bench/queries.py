@@ -26,6 +26,7 @@ from db import (
     tasks,
     trials_view,
 )
+from db.dispatched import dispatched_trials, outstanding, recent_stage_secs
 from db.session import transaction
 from db.states import JobState, Outcome, Purpose
 from db.tables import SearchRow, TargetRow, TaskRow, TrialRow, WorkloadRow
@@ -142,11 +143,11 @@ QUERIES = (
     Query(
         name="best latency by round, large search", ask=lambda s, x: rounds.round_latencies(s, [x.search_id])
     ),
-    Query(name="trials under way", ask=lambda s, _: attempts.dispatched_trials(s)),
-    Query(name="trials under way, by target", ask=lambda s, _: attempts.outstanding(s)),
+    Query(name="trials under way", ask=lambda s, _: dispatched_trials(s)),
+    Query(name="trials under way, by target", ask=lambda s, _: outstanding(s)),
     Query(
         name="newest stage seconds of a target",
-        ask=lambda s, x: attempts.recent_stage_secs(s, x.target_id, limit=50),
+        ask=lambda s, x: recent_stage_secs(s, x.target_id, limit=50),
     ),
     Query(
         name="dispatch of a chunk",

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Update, func, select, update
+from sqlalchemy import Update, select, update
 from sqlalchemy.orm import Session
 
-from db.clock import secs_since, utc_now
+from db.clock import utc_now
 from db.rowcount import changed
 from db.states import JobState, Outcome, Purpose, TrialState, WorkerRole
 from db.tables import JobRow, SearchRow, TrialRow
@@ -32,22 +32,6 @@ class TakenTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchedTrial:
-    id: int
-    attempt: int
-    started_attempts: int
-    job_id: str
-    search_id: int
-    target_id: int
-    #: Of the workers that it was sent to.
-    role: WorkerRole
-    #: The worker that reported this attempt started.
-    worker_id: str | None
-    age_secs: float
-    overdue: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """An outcome, ready for its row."""
 
@@ -62,16 +46,6 @@ class Measured:
     stage_secs: Mapping[str, float]
     device_class: str
     tvm_version: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outstanding:
-    """How many trials are dispatched to a target's workers of one role, for one owner."""
-
-    target_id: int
-    role: WorkerRole
-    owner: str
-    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,64 +113,6 @@ def dispatch(
         .execution_options(synchronize_session=False)
     )
     return _taken(session, ids, chunk_id)
-
-
-def dispatched_trials(session: Session) -> list[DispatchedTrial]:
-    """All trials that are under way, with ages in database time."""
-    statement = (
-        select(
-            TrialRow.id,
-            TrialRow.attempt,
-            TrialRow.started_attempts,
-            TrialRow.job_id,
-            TrialRow.search_id,
-            SearchRow.target_id,
-            func.coalesce(TrialRow.role, WorkerRole.BOTH).label("role"),
-            TrialRow.worker_id,
-            secs_since(TrialRow.dispatched_at).label("age_secs"),
-            (TrialRow.deadline_at < utc_now()).label("overdue"),
-        )
-        .join(SearchRow, SearchRow.id == TrialRow.search_id)
-        .where(TrialRow.state == TrialState.DISPATCHED)
-        .order_by(TrialRow.id)
-    )
-    return [
-        DispatchedTrial(**{**row._mapping, "role": WorkerRole(row.role)})  # noqa: SLF001 - SQLAlchemy's public name
-        for row in session.execute(statement)
-    ]
-
-
-def outstanding(session: Session) -> list[Outstanding]:
-    """What is dispatched, over all searches."""
-    role = func.coalesce(TrialRow.role, WorkerRole.BOTH)
-    statement = (
-        select(SearchRow.target_id, role, JobRow.owner, func.count())
-        .select_from(TrialRow)
-        .join(SearchRow, SearchRow.id == TrialRow.search_id)
-        .join(JobRow, JobRow.id == TrialRow.job_id)
-        .where(TrialRow.state == TrialState.DISPATCHED)
-        .group_by(SearchRow.target_id, role, JobRow.owner)
-    )
-    return [
-        Outstanding(target_id=target_id, role=WorkerRole(sent_to), owner=owner, count=count)
-        for target_id, sent_to, owner, count in session.execute(statement)
-    ]
-
-
-def recent_stage_secs(session: Session, target_id: int, *, limit: int) -> list[Mapping[str, float]]:
-    """Seconds by stage of the target's newest measured search trials."""
-    statement = (
-        select(TrialRow.stage_secs)
-        .join(SearchRow, SearchRow.id == TrialRow.search_id)
-        .where(
-            SearchRow.target_id == target_id,
-            TrialRow.state == TrialState.DONE,
-            TrialRow.purpose == Purpose.SEARCH,
-        )
-        .order_by(TrialRow.id.desc())
-        .limit(limit)
-    )
-    return [stage_secs for stage_secs in session.scalars(statement) if stage_secs]
 
 
 def places(session: Session, trial_ids: Collection[int]) -> list[TrialPlace]:

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 import structlog
 from sqlalchemy import Engine
 
-from db import attempts
 from db import shares as db_shares
+from db.dispatched import recent_stage_secs
 from db.session import reading
 from db.states import TrialState, WorkerRole
 from services.tuning import dispatch
@@ -150,7 +150,7 @@ class Feeder:
         computed_at, pace = self._paces.get(target_id, (0.0, None))
         if pace is None or time.monotonic() - computed_at > _PACE_SECS:
             with reading(self._engine) as session:
-                recent = attempts.recent_stage_secs(session, target_id, limit=_RECENT_TRIALS)
+                recent = recent_stage_secs(session, target_id, limit=_RECENT_TRIALS)
             pace = dispatch.pace(recent, self._settings)
             self._paces[target_id] = (time.monotonic(), pace)
         return pace

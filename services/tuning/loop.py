@@ -13,7 +13,8 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import DataError, IntegrityError
 
-from db import artifacts, attempts, fleet, progress, searches
+from db import artifacts, fleet, progress, searches
+from db.dispatched import dispatched_trials
 from db.imports import IMPORTED
 from db.progress import OpenTask
 from db.searches import Search
@@ -209,7 +210,7 @@ class Tuner:
             return
         self._reconciled_at = time.monotonic()
         with reading(self._engine) as session:
-            under_way = attempts.dispatched_trials(session)
+            under_way = dispatched_trials(session)
             workers = fleet.read_fleet(session, dead_after_secs=self._settings.dead_after_secs)
         now = time.monotonic()
         unheld = [trial for trial in under_way if not reconcile.is_held(trial, workers)]

@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy import Engine
 
 from db import attempts
-from db.attempts import DispatchedTrial
+from db.dispatched import DispatchedTrial
 from db.fleet import FleetWorker
 from db.session import transaction
 from services.tuning.settings import TunerSettings

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from db import attempts, fleet, progress, rounds, searches
+from db import fleet, progress, rounds, searches
+from db.dispatched import outstanding
 from db.fleet import FleetWorker
 from db.progress import OpenTask
 from db.rounds import Closed, OpenTrials
@@ -61,7 +62,7 @@ def _read(session: Session, search_ids: Collection[int], *, dead_after_secs: flo
     ids = set(search_ids) | {task.search_id for task in tasks}
     by_role: dict[int, Counter[WorkerRole]] = defaultdict(Counter)
     by_owner: dict[int, Counter[str]] = defaultdict(Counter)
-    for out in attempts.outstanding(session):
+    for out in outstanding(session):
         by_role[out.target_id][out.role] += out.count
         by_owner[out.target_id][out.owner] += out.count
     return Snapshot(

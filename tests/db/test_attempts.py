@@ -9,6 +9,7 @@ from sqlalchemy import Engine, update
 
 from db import attempts, rounds, trials
 from db.attempts import Measured
+from db.dispatched import dispatched_trials
 from db.session import reading, transaction
 from db.states import Outcome, Purpose, TrialState
 from db.tables import JobRow, TrialRow
@@ -196,6 +197,6 @@ def test_ages_and_deadlines_are_the_databases(farm: Farm) -> None:
     farm.dispatch(limit=1, chunk_id="c1", deadline_secs=60.0)
     farm.dispatch(limit=1, chunk_id="c2", deadline_secs=-1.0)
     with reading(farm.engine) as session:
-        under_way = attempts.dispatched_trials(session)
+        under_way = dispatched_trials(session)
     assert [trial.overdue for trial in under_way] == [False, True]
     assert all(0 <= trial.age_secs < 5 for trial in under_way)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from db.attempts import DispatchedTrial
+from db.dispatched import DispatchedTrial
 from db.fleet import FleetWorker
 from db.states import WorkerRole
 from services.tuning.reconcile import Verdict, judge
@@ -28,6 +28,7 @@ IDLE = FleetWorker(id="w", target_id=1, role=WorkerRole.BOTH, alive=True, accept
 HOLDING = replace(IDLE, holding=frozenset({(7, 1)}))
 BUSY = replace(IDLE, holding=frozenset({(9, 1)}))
 OTHER = replace(IDLE, target_id=2)
+BUILDER = replace(IDLE, role=WorkerRole.BUILD)
 THIRD = replace(TRIAL, age_secs=39.0, attempt=3)
 
 
@@ -52,6 +53,7 @@ def dead(worker: FleetWorker) -> FleetWorker:
         ("doorbell lost", replace(TRIAL, age_secs=11.0), [IDLE], 11.0, Verdict.RING),
         ("third doorbell, more patience", THIRD, [IDLE], 39.0, Verdict.KEEP),
         ("idle, but of another target", replace(TRIAL, age_secs=11.0), [OTHER], 11.0, Verdict.KEEP),
+        ("idle, but of another role", replace(TRIAL, age_secs=11.0), [BUILDER], 11.0, Verdict.KEEP),
         ("an earlier attempt is held", replace(STARTED, attempt=2), [dead(HOLDING)], 0.0, Verdict.RING),
         ("two workers lost", replace(STARTED, started_attempts=2), [], 0.0, Verdict.RING),
         ("three workers lost", replace(STARTED, started_attempts=3), [], 0.0, Verdict.GIVE_UP),

@@ -6,6 +6,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from db import attempts, curves, jobs, migrate, progress, records, searches, tasks, trials_view
+from db.dispatched import dispatched_trials
 from db.session import transaction
 from db.states import Outcome, TrialState
 from tests.upgrade.rows_r0002 import JOB, MODULE, SHASH, TRACE, TRIALS, filled_at_0002
@@ -55,7 +56,7 @@ def test_an_old_job_goes_on_from_where_it_was(empty_database_url: str) -> None:
         assert open_task.budget_left == 64 - TRIALS
         assert progress.charge(session, open_task, 8)
     with transaction(engine) as session:
-        under_way = attempts.dispatched_trials(session)
+        under_way = dispatched_trials(session)
         assert len(under_way) == TRIALS // 10
         assert all(trial.overdue for trial in under_way)
         measured = attempts.Measured(
