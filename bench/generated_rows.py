@@ -37,7 +37,7 @@ class Size:
 #: A job has four tasks, each with a search of its own; one job in 400 runs, and the last one.
 _STATEMENTS = (
     """INSERT INTO workloads (tvm_version, shash, ordinal, module_z, module_sha256, flops, args, created_at)
-       SELECT '0.27', lpad(to_hex(s), 16, '0'), 0, decode('$text', 'hex'),
+       SELECT '0.27', lpad(to_hex(s), 16, '0'), 0, decode('$module', 'hex'),
               encode(sha256(s::text::bytea), 'hex'), 1e9, '[]', now()
        FROM generate_series(1, $searches) s""",
     """INSERT INTO jobs (id, name, owner, target_id, target_name, state, desired_state, priority, max_trials,
@@ -105,7 +105,8 @@ def fill(engine: Engine, size: Size) -> None:
         "targets": _TARGETS,
         "searches": size.searches,
         "jobs": jobs,
-        "text": zlib.compress(secrets.token_hex(_TEXT_BYTES).encode()).hex(),
+        "text": _packed(f'[[],["{secrets.token_hex(_TEXT_BYTES)}"]]'),
+        "module": _packed(f'{{"root_index":0,"nodes":["{secrets.token_hex(_TEXT_BYTES)}"]}}'),
     }
     with transaction(engine) as session:
         for cores in range(1, _TARGETS + 1):
@@ -130,6 +131,11 @@ def fill(engine: Engine, size: Size) -> None:
             _execute(connection, statement, common)
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE"))
+
+
+def _packed(json_text: str) -> str:
+    """Hex of zlib, as a statement takes it."""
+    return zlib.compress(json_text.encode()).hex()
 
 
 def _execute(connection: Connection, statement: str, values: dict[str, int | str]) -> None:

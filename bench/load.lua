@@ -1,5 +1,6 @@
 -- wrk's side of `python -m bench load`: a mix of requests, and what was answered, as one line of JSON.
--- Arguments after `--`: token, kind (lookups, dashboards, submissions or mixed), job, lookup body, job body.
+-- Arguments after `--`: token, kind (lookups, dashboards, submissions or mixed), job, lookup body, job body,
+-- and `heeds` where clients wait as Retry-After tells them.
 local token, kind, job, lookup, submission
 local counters = {}
 
@@ -17,7 +18,8 @@ end
 function init(args)
   token, kind, job = args[1], args[2], args[3]
   lookup, submission = read(args[4]), read(args[5])
-  ok, refused, retry_after, failed, sent = 0, 0, 0, 0, 0
+  ok, refused, retry_after, failed, wait_ms = 0, 0, 0, 0, 0
+  heeds = args[6] == "heeds"
   math.randomseed(7)
 end
 
@@ -37,7 +39,6 @@ end
 
 function request()
   local drawn = math.random()
-  sent = sent + 1
   if kind == "submissions" or (kind == "mixed" and drawn < 0.02) then
     return post("/v1/jobs", submission)
   elseif kind == "dashboards" or (kind == "mixed" and drawn < 0.3) then
@@ -52,11 +53,21 @@ function response(status, headers)
   elseif status == 503 or status == 429 then
     refused = refused + 1
     for name in pairs(headers) do
-      if name:lower() == "retry-after" then retry_after = retry_after + 1 end
+      if name:lower() == "retry-after" then
+        retry_after = retry_after + 1
+        if heeds then wait_ms = 1000 * tonumber(headers[name]) end
+      end
     end
   else
     failed = failed + 1
   end
+end
+
+-- Called before each request of a connection, right after its response: who was refused waits.
+function delay()
+  local this = wait_ms
+  wait_ms = 0
+  return this
 end
 
 function done(summary, latency)

@@ -21,15 +21,15 @@ def _armed(name: str, farm: Farm, job_id: str) -> Injected:
     evil = _submit_hostile(farm)
     _wait_for_trials(farm, evil, 1)
     switch.touch()
-    before = farm.audit.done(evil)
-    _wait_for_trials(farm, evil, before + _ARMED_TRIALS)
+    processes = _wait_for_trials(farm, evil, farm.audit.done(evil) + _ARMED_TRIALS)
     switch.unlink()
     outcomes = farm.audit.ask(
         """SELECT outcome, count(*) FROM trials
            WHERE job_id = %s AND purpose = 'search' AND outcome IS NOT NULL GROUP BY outcome""",
         [evil],
     )
-    note = "its job's outcomes: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes))
+    listed = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes))
+    note = f"its job's outcomes: {listed}; at most {processes} processes below the worker"
     return Injected(times=_ARMED_TRIALS, recovery_secs=[mark.recovered()], jobs=[evil], note=note)
 
 
@@ -58,13 +58,17 @@ def _space() -> dict[str, object]:
     return {"main": {"traces": [tilefarm.space.trace_json(schedule)], "postprocs": [], "mutators": {}}}
 
 
-def _wait_for_trials(farm: Farm, job_id: str, count: int) -> None:
+def _wait_for_trials(farm: Farm, job_id: str, count: int) -> int:
+    """Until so many are done, or the job has ended; the most processes that the worker had below it."""
     deadline = time.monotonic() + _WAIT_SECS
+    most = 0
     while farm.audit.done(job_id) < count:
+        most = max(most, len(farm.roles.tree("worker")))
         open_ = farm.audit.ask("SELECT 1 FROM jobs WHERE id = %s AND finished_at IS NULL", [job_id])
         if not open_ or time.monotonic() > deadline:
-            return
+            break
         time.sleep(0.01)
+    return most
 
 
 CANDIDATE_FAULTS = tuple(

@@ -19,7 +19,10 @@ from tests.system.modules import body
 _WAIT_SECS = 60.0
 #: A lease lasts eight seconds.
 _STOPPED_SECS = 12.0
-_RACES = 6
+#: Jobs that are cancelled, each so much later than the one before: the first while it confirms its best, the
+#: last when it has ended.
+_RACES = 8
+_RACE_STEP_SECS = 0.4
 _UNACKED = "tilefarm.results.unacked"
 
 
@@ -117,11 +120,12 @@ def _kill_children(farm: Farm, search_id: int, killed: set[int]) -> None:
 
 
 def _cancel_races(farm: Farm, _job_id: str) -> Injected:
-    """Cancelled at the moment at which the last trials come in."""
+    """Cancelled after its last trial, nearer and nearer to its end, and past it."""
     jobs = []
     for race in range(_RACES):
         job = farm.submit("mm", trials=8)
-        farm.wait_done(job["id"], 8 - race % 3)
+        farm.wait_done(job["id"], 8)
+        time.sleep(_RACE_STEP_SECS * race)
         farm.service.post(f"/v1/jobs/{job['id']}:cancel")
         jobs.append(job["id"])
     ended = [farm.service.wait_job(job_id) for job_id in jobs]

@@ -94,11 +94,23 @@ def _stopped(farm: Farm, job_id: str) -> Injected:
 
 
 def _work_disk_full(farm: Farm, job_id: str) -> Injected:
+    """What a candidate cannot help is no outcome of its own: it is measured again."""
     mark = Mark(farm, job_id)
     with full(farm.small_disk):
         time.sleep(_FULL_SECS)
-        mark.restart_clock()
-    return Injected(times=1, recovery_secs=[mark.recovered()], note=f"full for {_FULL_SECS:.0f} s")
+    mark.restart_clock()
+    secs = mark.recovered()
+    farm.service.wait_job(job_id, timeout_secs=200)
+    blamed = farm.audit.ask(
+        """SELECT outcome, error, count(*) FROM trials
+           WHERE job_id = %s AND outcome NOT IN ('ok', 'cut_off') AND error ILIKE '%%space left%%'
+           GROUP BY outcome, error""",
+        [job_id],
+    )
+    assert not blamed, f"candidates are blamed for a full disk: {blamed}"
+    said = sum(farm.roles.log("worker").read_text().count(word) for word in ("chunk_failed", "space left"))
+    note = f"full for {_FULL_SECS:.0f} s; the worker's log says so {said} times"
+    return Injected(times=1, recovery_secs=[secs], note=note)
 
 
 def _clock_off(farm: Farm, job_id: str) -> Injected:
