@@ -26,6 +26,8 @@ from checks.graph_error import GraphError, GraphLimits
 from checks.graph_leaf import LITERALS, check_literal, fits, leaf, show
 from checks.tensors import read_tensor
 
+__all__ = ["GraphError", "GraphLimits", "check_module_json"]
+
 _NAME = re.compile(r"[\w.$:@+\-\[\]/ ]*", re.ASCII)
 _MAX_DIMENSION = 2**31 - 1
 

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from checks.target import TargetError
 from tuner import module as modules
 from tuner.errors import RequestError, TunerError, UnknownTargetError, WorkloadError
+from tuner.extraction import NotTuned
+from tuner.model import model_tasks
 from tuner.space.generator import check_space
 from tuner.space.spec import canonical_space, space_hash
 from tuner.target import canonical_of, check_host, resolve_tag
@@ -74,8 +76,43 @@ def _module(request: Mapping[str, Any]) -> Answer:
     return {"functions": [] if errors else functions, "errors": errors, "tvm_version": tvm_version()}
 
 
+def _model(request: Mapping[str, Any]) -> Answer:
+    """The tasks of a Relax model; a part of it that cannot be tuned is a warning."""
+    spaces = request.get("spaces") or {}
+    tasks, not_tuned = model_tasks(
+        str(request["module"]),
+        request["target"],
+        pipeline=str(request["pipeline"]),
+        bound_params=request.get("bound_params") or (),
+        op_names=request.get("op_names") or (),
+    )
+    names = {task.workload.name for task in tasks}
+    strange = sorted(set(spaces) - names)
+    if strange:
+        detail = f"there is a design space for {strange[0]}, but no such task"
+        return _errors({"code": "bad_space", "function": strange[0], "detail": detail})
+    functions = [
+        {**_function_of(task.workload, spaces.get(task.workload.name)), "warnings": [], "weight": task.weight}
+        for task in tasks
+    ]
+    warnings = [_as_warning(part) for part in not_tuned]
+    return {"functions": functions, "errors": [], "warnings": warnings, "tvm_version": tvm_version()}
+
+
+def _as_warning(part: NotTuned) -> Answer:
+    return {"code": part.code, "function": part.name, "detail": f"not tuned: {part.detail}"}
+
+
 def _function(name: str, func: Any, space: Any) -> Answer:
     workload = modules.workload_of(name, func)
+    return {
+        **_function_of(workload, space),
+        "warnings": [] if workload.had_noalias else [_no_noalias(name)],
+    }
+
+
+def _function_of(workload: modules.Workload, space: Any) -> Answer:
+    name = workload.name
     canonical = None
     if space is not None:
         canonical = canonical_space(space, function=name)
@@ -87,7 +124,6 @@ def _function(name: str, func: Any, space: Any) -> Answer:
         "flops": workload.flops,
         "parameters": list(workload.parameters),
         "args": [{"shape": list(shape), "dtype": dtype} for shape, dtype in workload.args],
-        "warnings": [] if workload.had_noalias else [_no_noalias(name)],
         "space": canonical,
         "space_hash": space_hash(canonical),
     }
@@ -127,6 +163,7 @@ def _python(request: Mapping[str, Any]) -> Answer:
 
 _OPERATIONS: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
     "module": _module,
+    "model": _model,
     "target": _target,
     "equal": _equal,
     "python": _python,

@@ -5,9 +5,9 @@ the client's error, under a stable code. A child that could not be made or did n
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -56,12 +56,25 @@ class TakenFunction:
     #: The submitted design space in canonical form; None for the default one.
     space: dict[str, Any] | None
     space_hash: str
+    #: How often a model calls it.
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenModule:
     functions: list[TakenFunction]
     tvm_version: str
+    #: Parts of a model that are not tuned.
+    warnings: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowering:
+    """How a model's tasks are found: as its compile will lower it."""
+
+    pipeline: str
+    bound_params: Sequence[str]
+    op_names: Sequence[str]
 
 
 class Intake:
@@ -75,16 +88,21 @@ class Intake:
             cpu_secs=settings.intake_cpu_secs,
             large_stack=True,
         )
+        self._model_limits = replace(
+            self._limits,
+            address_space_bytes=settings.intake_model_memory_bytes,
+            cpu_secs=settings.intake_model_cpu_secs,
+        )
         self._turns = threading.BoundedSemaphore(settings.intake_children)
 
     @contextmanager
-    def open(self) -> Iterator["IntakeChild"]:
-        """A child for one request. Raises UnavailableError where the farm cannot make one."""
+    def open(self, *, for_model: bool = False) -> Iterator["IntakeChild"]:
+        """A child for one request; a model takes longer. UnavailableError where the farm cannot make one."""
         if not self._turns.acquire(timeout=self._timeout_secs):
             raise UnavailableError("intake_busy", "too many submissions are being checked")
         try:
             try:
-                child = self._server.spawn(ENTRY, limits=self._limits)
+                child = self._server.spawn(ENTRY, limits=self._model_limits if for_model else self._limits)
             except SandboxError as error:
                 raise UnavailableError("intake_unavailable", "no child can check the request") from error
             with child:
@@ -101,10 +119,14 @@ class IntakeChild:
         self._timeout_secs = timeout_secs
 
     def module(self, text: str, spaces: Mapping[str, Any]) -> TakenModule:
-        answer = self._ask({"op": "module", "module": text, "spaces": dict(spaces)})
-        return TakenModule(
-            functions=[_function(found) for found in answer["functions"]], tvm_version=answer["tvm_version"]
-        )
+        return _taken(self._ask({"op": "module", "module": text, "spaces": dict(spaces)}))
+
+    def model(
+        self, text: str, spaces: Mapping[str, Any], target: Mapping[str, Any], lowering: Lowering
+    ) -> TakenModule:
+        """The tasks of a Relax model for a canonical target."""
+        request = {"op": "model", "module": text, "spaces": dict(spaces), "target": dict(target)}
+        return _taken(self._ask(request | asdict(lowering)))
 
     def target(self, target: Mapping[str, Any], *, host: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The canonical form; `host` ({"features", "machine"}) must be able to run its code."""
@@ -133,9 +155,17 @@ class IntakeChild:
         return answer
 
 
+def _taken(answer: Mapping[str, Any]) -> TakenModule:
+    return TakenModule(
+        functions=[_function(found) for found in answer["functions"]],
+        tvm_version=answer["tvm_version"],
+        warnings=answer.get("warnings") or [],
+    )
+
+
 def _function(found: Mapping[str, Any]) -> TakenFunction:
     names = ("name", "shash", "module", "flops", "args", "parameters", "warnings", "space", "space_hash")
-    return TakenFunction(**{name: found[name] for name in names})
+    return TakenFunction(**{name: found[name] for name in names}, weight=float(found.get("weight", 1)))
 
 
 def _raise_errors(errors: list[dict[str, Any]]) -> None:

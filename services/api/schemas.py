@@ -23,7 +23,7 @@ class _Response(BaseModel):
 
 
 class SubmitJob(_Request):
-    """A job: an IRModule as `tvm.ir.save_json` gives it, a target, a budget."""
+    """A job: an IRModule as `tvm.ir.save_json` gives it, of TensorIR or Relax, a target, a budget."""
 
     module: Any = Field(description="JSON of tvm.ir.save_json(mod): as an object, or as a string")
     target: TargetRequest = Field(
@@ -42,6 +42,14 @@ class SubmitJob(_Request):
     weights: dict[str, Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False, strict=True)]] = Field(
         default_factory=dict, max_length=500
     )
+    #: Of a Relax model: how its compile lowers it, and so which functions it will ask for (compile_relax).
+    pipeline: Literal["compile_relax", "static_shape_tuning", "prepack", "as_is"] | None = None
+    #: Of a Relax model: the parameters of `main` that its compile binds; their values need not travel.
+    bound_params: list[Annotated[str, Field(min_length=1, max_length=300)]] = Field(
+        default_factory=list, max_length=20_000
+    )
+    #: Of a Relax model: only tasks whose name contains one of these are tuned.
+    op_names: list[PlainName] = Field(default_factory=list, max_length=100)
     #: Measure policy and search settings by name, and isolation_key.
     options: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
 

@@ -5,7 +5,6 @@ another submission stored one of the same hash meanwhile.
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from checks.graph import GraphError, check_module_json
 from checks.trace import TraceError, check_trace
 from db.idempotency import find_use, use_key
 from db.jobs import NewJob, insert_job
@@ -21,11 +19,12 @@ from db.session import reading, transaction
 from db.targets import store_target, workers_alive
 from db.tasks import NewTask, SearchKey, find_or_make_search, insert_task
 from db.workloads import NewWorkload, same_hash, store_workload
-from services.api.errors import BadRequestError, InvalidError, UnavailableError
+from services.api.errors import InvalidError, UnavailableError
 from services.api.intake import Intake, IntakeChild, TakenFunction
 from services.api.options import JobOptions, check_ranges, read_options
 from services.api.schemas import SubmitJob
 from services.api.settings import ApiSettings
+from services.api.submitted_module import submitted_module
 from services.api.targets import NamedTarget, resolve
 
 _MAX_RACES = 5
@@ -61,6 +60,8 @@ class _Taken:
     target: NamedTarget
     tvm_version: str
     functions: list[TakenFunction]
+    #: About parts of a model that no function stands for.
+    warnings: list[dict[str, Any]]
     known: list[_Known]
     options: JobOptions
 
@@ -80,11 +81,14 @@ def submit(
     max_trials = request.max_trials or settings.default_max_trials
     if max_trials > settings.max_trials:
         raise InvalidError.of("budget_out_of_range", f"max_trials is at most {settings.max_trials}")
-    text = _module_text(request.module)
+    submitted = submitted_module(request)
     _check_spaces(request.spaces)
-    with intake.open() as child:
+    with intake.open(for_model=submitted.lowering is not None) as child:
         target = resolve(engine, request.target, child)
-        module = child.module(text, request.spaces)
+        if submitted.lowering is None:
+            module = child.module(submitted.text, request.spaces)
+        else:
+            module = child.model(submitted.text, request.spaces, target.canonical, submitted.lowering)
         _check_functions(request, module.functions, settings)
         for _ in range(_MAX_RACES):
             check_ranges(
@@ -95,6 +99,7 @@ def submit(
                 target=target,
                 tvm_version=module.tvm_version,
                 functions=module.functions,
+                warnings=module.warnings,
                 known=_compare(engine, module.functions, module.tvm_version, child),
                 options=options,
             )
@@ -117,22 +122,6 @@ def _earlier_job(engine: Engine, sender: Sender) -> str | None:
     if use.body_sha256 != sender.body_sha256:
         raise InvalidError.of("idempotency_key_reused", "the Idempotency-Key was used with another body")
     return use.job_id
-
-
-def _module_text(module: Any) -> str:
-    """The module's JSON text, past the first wall."""
-    obj = module
-    if isinstance(module, str):
-        try:
-            obj = json.loads(module)
-        except (ValueError, RecursionError):
-            raise BadRequestError("malformed_json", "module is a string that is not JSON") from None
-    try:
-        check_module_json(obj)
-    except GraphError as error:
-        where = "" if error.node is None else f" (node {error.node})"
-        raise InvalidError.of(error.code, error.detail + where, function=error.function) from None
-    return module if isinstance(module, str) else json.dumps(module)
 
 
 def _check_spaces(spaces: Mapping[str, Mapping[str, Any]]) -> None:
@@ -269,7 +258,7 @@ def _insert_tasks(
             job_id=job_id,
             ordinal=ordinal,
             name=function.name,
-            weight=request.weights.get(function.name, 1.0),
+            weight=request.weights.get(function.name, function.weight),
             workload_id=workload_id,
             search_id=find_or_make_search(session, key),
         )
@@ -314,7 +303,7 @@ def _search_key(
 
 
 def _warnings(taken: _Taken, *, alive: int) -> list[dict[str, Any]]:
-    warnings = [warning for function in taken.functions for warning in function.warnings]
+    warnings = [warning for function in taken.functions for warning in function.warnings] + taken.warnings
     if not alive:
         detail = f"no worker for {taken.target.name} is alive and well; the job waits until one is"
         warnings.append({"code": "no_worker", "function": None, "detail": detail})
