@@ -158,8 +158,14 @@ def next_chunk(
             kind.search_id,
         ),
     )
-    whole = min(size, chosen.count)
+    whole = _even_share(chosen.count, size)
     return Plan(waiting=chosen, limit=whole) if room >= whole else None
+
+
+def _even_share(count: int, size: int) -> int:
+    """Of `count` trials in as few chunks of `size` as hold them: no small one is left over."""
+    chunks = -(-count // size)
+    return -(-count // chunks)
 
 
 def rest(kind: Waiting, taken: int) -> Waiting:

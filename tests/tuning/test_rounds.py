@@ -12,7 +12,7 @@ from db.rounds import OpenTrials
 from db.searches import Search
 from db.states import DesiredState, JobState, Purpose, SearchState, TrialState
 from services.tuning.allocation import best_so_far
-from services.tuning.dispatch import Fairness, Waiting, chunk_size, deadline_secs, next_chunk
+from services.tuning.dispatch import Fairness, Plan, Waiting, chunk_size, deadline_secs, next_chunk
 from services.tuning.rounds import batch_size, round_is_due, share
 from services.tuning.settings import TunerSettings
 from workers.messages import MeasurePolicy
@@ -155,14 +155,14 @@ def test_a_rounds_course_is_the_best_so_far_of_finished_rounds() -> None:
     assert best_so_far({0: None, 1: 3.0, 2: 4.0, 3: 1.0}, {3}) == (None, 3.0, 3.0)
 
 
-@pytest.mark.parametrize(("secs", "size"), [(0.25, 12), (10.0, 4), (0.001, 32), (0.0, 16)])
-def test_a_chunk_aims_at_three_seconds_of_work(secs: float, size: int) -> None:
+@pytest.mark.parametrize(("secs", "size"), [(0.25, 16), (10.0, 4), (0.001, 32), (0.0, 16)])
+def test_a_chunk_aims_at_four_seconds_of_work(secs: float, size: int) -> None:
     assert chunk_size([{"build": secs / 2, "measure": secs / 2, "wait": 60.0}], SETTINGS) == size
 
 
 def test_one_slow_trial_makes_no_small_chunks() -> None:
     quick, slow = {"build": 0.2}, {"build": 10.0}
-    assert chunk_size([quick, slow, quick], SETTINGS) == 15
+    assert chunk_size([quick, slow, quick], SETTINGS) == 20
 
 
 def test_equal_jobs_take_turns_and_urgent_ones_do_not_wait() -> None:
@@ -173,10 +173,13 @@ def test_equal_jobs_take_turns_and_urgent_ones_do_not_wait() -> None:
     for _ in range(4):
         chosen = next_chunk(queued, room=16, size=8, dispatched={}, fairness=fairness)
         assert chosen is not None
-        assert chosen.limit == 8
+        assert chosen.limit == 7
         fairness.count(chosen.waiting.job_id)
         turns.append(chosen.waiting.job_id)
     assert turns == ["a", "b", "a", "b"]
+    assert next_chunk([kind], room=32, size=18, dispatched={}, fairness=fairness) == Plan(
+        waiting=kind, limit=10
+    )
     urgent = replace(kind, job_id="c", priority=1, count=3)
     chosen = next_chunk([*queued, urgent], room=16, size=8, dispatched={"c": 16}, fairness=fairness)
     assert chosen is not None
