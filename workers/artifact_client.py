@@ -20,6 +20,7 @@ _TIMEOUT_SECS = 30.0
 _RETRY_SECS = 1.0
 #: What the API keeps for a while is asked for again after so long.
 _FRESH_SECS = 300.0
+_MOST_KNOWN = 10_000
 _BINARY = "application/octet-stream"
 _PATH = "/v1/artifacts/"
 
@@ -58,6 +59,8 @@ class ArtifactClient:
             if asked.status_code == httpx.codes.NOT_FOUND:
                 self._put(sha256, data, unwanted)
             with self._lock:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
                 self._known[sha256] = time.monotonic()
         return sha256
 

@@ -6,6 +6,7 @@ It is read when asked, and remembered for a moment. What this process saw itself
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ from workers.queues import RESULTS, work_queue
 
 _BROKER_TIMEOUT_SECS = 1.0
 _HEALTHS: tuple[Health, ...] = ("alive", "stale", "dead")
+_WHOLE = {WorkerRole.BOTH}
+_HALVES = {WorkerRole.BUILD, WorkerRole.MEASURE}
 #: What waits to be measured waits in the queues of two roles.
 _QUEUES = {"measure": (WorkerRole.BOTH, WorkerRole.MEASURE), "build": (WorkerRole.BUILD,)}
 _ACTIVE_STATES = (WorkerState.RUNNING, WorkerState.DRAINING, WorkerState.QUARANTINED)
@@ -108,7 +111,10 @@ def _fleet(farm: _Farm, settings: ApiSettings) -> Iterable[Metric]:
     healths = [health(worker, settings) for worker in farm.workers]
     alive = [worker for worker, found in zip(farm.workers, healths, strict=True) if found == "alive"]
     states = [worker.state for worker in alive]
-    served = {worker.target_key for worker in alive}
+    roles: dict[str, set[str]] = defaultdict(set)
+    for worker in alive:
+        roles[worker.target_key].add(worker.role)
+    served = {target for target, found in roles.items() if found & _WHOLE or found >= _HALVES}
     yield _gauge(
         "tilefarm_workers", "Workers by health", "health", {name: healths.count(name) for name in _HEALTHS}
     )

@@ -38,11 +38,13 @@ def fresh(app, database_url, fork_server, valkey_url):
 def test_a_job_without_a_worker_shows_as_an_unserved_target(api, fresh):
     api.submit()
     assert scrape(api)[("tilefarm_targets_unserved",)] == 1
-    api.join()
+    api.join(name="board", role="measure")
+    assert scrape(api)[("tilefarm_targets_unserved",)] == 1, "nobody builds for it"
+    api.join(name="builder", role="build")
     found = scrape(api)
     assert found[("tilefarm_targets_unserved",)] == 0
-    assert found[("tilefarm_workers", "alive")] == 1
-    assert found[("tilefarm_workers_alive", "running")] == 1
+    assert found[("tilefarm_workers", "alive")] == 2
+    assert found[("tilefarm_workers_alive", "running")] == 2
 
 
 def test_a_search_waits_until_it_is_leased(api, fresh, engine):
