@@ -1,6 +1,6 @@
-"""The design spaces of a workload: TVM's SpaceGenerator for the default rules or for submitted traces.
+"""The design spaces of a workload: TVM's SpaceGenerator for stock's rules, for ours, or for submitted traces.
 
-Nothing is searched here. Rules, postprocs and mutators are TVM's own
+Nothing is searched here. Rules of ours stand in tuner.space.rules; the rest is TVM's
 (python/tvm/s_tir/meta_schedule/{schedule_rule,postproc,mutator}).
 """
 
@@ -8,17 +8,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.errors import SpaceError, TraceError
+from tuner.space.postprocs import postprocs
+from tuner.space.rules import schedule_rules
 from tuner.trace import apply_trace
 from tuner.tvm_light import load_tvm
 
 
 def space_generator(space: Mapping[str, Any] | None, target: Any) -> Any:
-    """A fresh TVM SpaceGenerator: default rules for None, else a ScheduleFn that replays the traces."""
+    """A fresh TVM SpaceGenerator: stock's rules for None, ours by their name, else the traces replayed."""
     load_tvm()
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply, ScheduleFn
 
     if space is None:
         return PostOrderApply()
+    if "rules" in space:
+        return PostOrderApply(sch_rules=schedule_rules(target), postprocs=postprocs(target))
     traces = space["traces"]
 
     def replay(schedule: Any) -> list[Any]:

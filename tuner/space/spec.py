@@ -1,18 +1,18 @@
 """A submitted design space as plain data: its canonical form and its hash. Pure Python.
 
 A space travels as the JSON of its design-space traces and the names of its postprocs and mutators; an absent
-name list means the target's defaults, an empty one means none (as stock TVM does for a plain callable). The
-default space is None. Whether the traces fit the workload is for tuner.space.generator.
+name list means the target's defaults, an empty one means none (as stock TVM does for a plain callable).
+Stock's space is None, a named one is {"rules": name}. Whether the traces fit the workload is for
+tuner.space.generator.
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from checks.space import NAMED
+from checks.space import space_hash as space_hash  # noqa: PLC0414 - for those who read specs here
 from tuner.errors import SpaceError
-from tuner.plain_json import compact
 
-DEFAULT_SPACE = "post-order-apply"
 _FIELDS = frozenset({"traces", "postprocs", "mutators"})
 POSTPROCS = frozenset(
     {"DisallowAsyncStridedMemCopy", "DisallowDynamicLoop", "RewriteCooperativeFetch", "RewriteLayout",
@@ -24,16 +24,13 @@ MUTATORS = frozenset(
 )
 
 
-def space_hash(space: Mapping[str, Any] | None) -> str:
-    """SHA-256 (hex) of the compact sorted JSON of the space, or of the string "post-order-apply"."""
-    return hashlib.sha256(compact(DEFAULT_SPACE if space is None else space).encode()).hexdigest()
-
-
 def canonical_space(space: Any, *, function: str = "main") -> dict[str, Any]:
     """The space with known fields only, its traces naming the workload's function `main`.
 
     `function` is the name under which the traces know the workload. Raises SpaceError.
     """
+    if isinstance(space, Mapping) and space in NAMED.values():
+        return dict(space)
     if not isinstance(space, Mapping) or not set(space) <= _FIELDS:
         raise SpaceError(f"a design space is an object with the fields {sorted(_FIELDS)}")
     traces = space.get("traces")

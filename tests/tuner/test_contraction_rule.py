@@ -1,0 +1,237 @@
+"""Our design spaces of contractions: right on odd shapes, feasible, replayed by stock TVM, searched."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from checks.space import named_space
+from checks.trace import check_trace
+from tests.tuner.driving import open_search, play
+from tuner.module import canonical_module, save_module
+from tuner.space.contraction import Contraction, grouped_axis
+from tuner.space.contraction_rule import tiled
+from tuner.space.finish_rule import is_ours
+from tuner.space.plans import plans
+from tuner.space.vectors import VectorUnit, best_tiles, register_tiles
+from tuner.target import make_target
+from tuner.trace import apply_trace, canonical_text
+from tuner.tvm_light import load_tvm
+
+tvm = load_tvm()
+te = tvm.te
+
+OURS, OURS_HASH = named_space("tilefarm")
+AVX2 = VectorUnit(lanes=8, registers=16)
+AVX512 = VectorUnit(lanes=16, registers=32)
+
+
+def matmul(rows, columns, depth, *, transposed=False, epilogue=False):
+    a = te.placeholder((rows, depth), name="A")
+    b = te.placeholder((columns, depth) if transposed else (depth, columns), name="B")
+    k = te.reduce_axis((0, depth), name="k")
+    c = te.compute(
+        (rows, columns), lambda i, j: te.sum(a[i, k] * (b[j, k] if transposed else b[k, j]), axis=k), name="C"
+    )
+    if not epilogue:
+        return canonical_module(te.create_prim_func([a, b, c]))
+    bias = te.placeholder((columns,), name="bias")
+    d = te.compute((rows, columns), lambda i, j: te.max(c[i, j] + bias[j], te.const(0, "float32")), name="D")
+    return canonical_module(te.create_prim_func([a, b, bias, d]))
+
+
+def convolution(size, channels, filters, *, stride, padding, dilation, groups, nchw=False):
+    from tvm import topi
+    from tvm.s_tir.meta_schedule.testing import te_workload
+
+    if nchw:
+        x = te.placeholder((1, channels, size, size + 1), name="X")
+        w = te.placeholder((filters, channels, 3, 3), name="W")
+        return canonical_module(
+            te.create_prim_func([x, w, topi.nn.conv2d_nchw(x, w, stride, padding, dilation)])
+        )
+    arguments = te_workload.conv2d_nhwc(
+        1, size, size + 1, channels, filters, 3, stride, padding, dilation, groups
+    )
+    return canonical_module(te.create_prim_func(list(arguments)))
+
+
+def spaces(mod, target):
+    """Our schedules of the last block that reduces, before anything was sampled anew."""
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    root = schedule.get_sblock("root")
+    (block,) = [b for b in schedule.get_child_blocks(root) if schedule.get(b).init is not None]
+    return tiled(schedule, block, make_target(target))
+
+
+def outputs(mod, target, arrays):
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.compile(mod, make_target(target))["main"](*tensors)
+    return tensors[-1].numpy()
+
+
+def inputs(mod):
+    generator = np.random.default_rng(0)
+    return [
+        generator.standard_normal([int(extent) for extent in p.ty.shape]).astype("float32")
+        for p in mod["main"].params
+    ]
+
+
+def assert_same_numbers(mod, target, *, seed, at_most=2):
+    """Of our spaces, with decisions drawn anew, against the untuned program; traces pass the check."""
+    found = spaces(mod, target)
+    assert found
+    arrays = inputs(mod)
+    expected = outputs(mod, target, arrays)
+    rng = np.random.default_rng(seed)
+    for place in rng.permutation(len(found))[:at_most]:
+        instructions, _ = json.loads(canonical_text(found[place].trace))
+        schedule = apply_trace([instructions, []], mod, rand_state=1 + seed)
+        trace = json.loads(canonical_text(schedule.trace))
+        check_trace(trace)
+        got = outputs(schedule.mod, target, arrays)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+sizes = st.sampled_from([1, 3, 7, 16, 33, 64])
+few = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+
+
+@few
+@given(
+    rows=sizes, columns=sizes, depth=st.sampled_from([1, 17, 64, 400]), transposed=st.booleans(),
+    epilogue=st.booleans(), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_matrix_products_of_odd_shapes_give_the_numbers_of_the_untuned_program(
+    llvm, rows, columns, depth, transposed, epilogue, seed
+):
+    mod = matmul(rows, columns, depth, transposed=transposed, epilogue=epilogue)
+    assert_same_numbers(mod, llvm, seed=seed)
+
+
+@few
+@given(
+    size=st.sampled_from([5, 7, 14]), stride=st.integers(1, 2), padding=st.integers(0, 2),
+    dilation=st.integers(1, 2), groups=st.sampled_from([1, 2]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_convolutions_strided_dilated_and_grouped_give_the_numbers_of_the_untuned_program(
+    llvm, size, stride, padding, dilation, groups, seed
+):
+    mod = convolution(
+        size, 8 * groups, 20 * groups, stride=stride, padding=padding, dilation=dilation, groups=groups
+    )
+    assert_same_numbers(mod, llvm, seed=seed)
+
+
+def test_a_convolution_with_channels_first_gives_the_numbers_of_the_untuned_program(llvm):
+    mod = convolution(7, 6, 10, stride=1, padding=1, dilation=1, groups=1, nchw=True)
+    assert_same_numbers(mod, llvm, seed=3)
+
+
+def test_every_register_tile_fits_the_registers():
+    for unit in (AVX2, AVX512):
+        for tile in register_tiles(unit):
+            vectors = tile.columns // unit.lanes
+            assert tile.rows * vectors + vectors + 1 <= unit.registers
+    assert best_tiles(register_tiles(AVX2), AVX2, rows=960, columns=960, count=1)[0].columns == 16
+
+
+def test_padding_is_weighed_against_the_tile():
+    (tile,) = best_tiles(register_tiles(AVX512), AVX512, rows=49, columns=512, count=1)
+    assert 49 % tile.rows == 0 or tile.padded((49, 512))[0] <= 50
+
+
+def test_a_convolution_is_a_contraction_of_pixels_filters_and_taps():
+    mod = convolution(8, 16, 32, stride=1, padding=1, dilation=1, groups=1)
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    block = schedule.get(schedule.get_sblock("conv2d_nhwc"))
+    contraction = Contraction.of(block)
+    assert contraction is not None
+    assert contraction.extents == (8 * 9, 32, 3 * 3 * 16)
+    assert not contraction.batch
+
+
+def test_groups_are_found_in_the_indices():
+    mod = convolution(8, 16, 32, stride=1, padding=1, dilation=1, groups=2)
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    assert grouped_axis(schedule.get(schedule.get_sblock("conv2d_nhwc"))) == (3, 16)
+
+
+def test_what_is_no_contraction_is_left_alone(llvm):
+    x = te.placeholder((64, 64), name="X")
+    k = te.reduce_axis((0, 64), name="k")
+    mod = canonical_module(te.create_prim_func([x, te.compute((64,), lambda i: te.sum(x[i, k], axis=k))]))
+    assert spaces(mod, llvm) == []
+
+
+def test_plans_pad_only_what_they_stage():
+    mod = matmul(101, 100, 768)
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    contraction = Contraction.of(schedule.get(schedule.get_sblock("C")))
+    assert contraction is not None
+    for plan in plans(contraction, AVX512):
+        pads = plan.tile.padded((101, 100)) != (101, 100)
+        assert not pads or plan.scalars.value != "none"
+
+
+def test_the_space_is_part_of_the_search_identity():
+    assert named_space("stock") == named_space("post-order-apply")
+    assert named_space("stock")[1] != OURS_HASH
+    with pytest.raises(KeyError):
+        named_space("mine")
+
+
+def test_a_search_over_our_space_picks_among_stocks_and_our_variants_and_evolves_them(llvm):
+    search = open_search("evolutionary", matmul(64, 64, 512, epilogue=True), llvm, space=OURS)
+    batches = play(search, rounds=4, count=12)
+    ours = [is_ours(apply_trace(c.trace, matmul(64, 64, 512, epilogue=True))) for b in batches for c in b]
+    assert any(ours)
+    assert not all(ours)
+    assert all(len(batch) == 12 for batch in batches)
+    later = [c.trace_hash for batch in batches[2:] for c in batch]
+    assert len(set(later)) == len(later)
+
+
+def test_layout_free_weights_keep_stocks_rewriting_and_our_packing_apart(llvm):
+    func = matmul(16, 64, 128, transposed=True)["main"].with_attr("layout_free_buffers", [1])
+    mod = canonical_module(func)
+    (batch,) = play(open_search("random", mod, llvm, space=OURS), rounds=1, count=12)
+    names = [" ".join(i[0] for i in json.loads(candidate.trace)[0]) for candidate in batch]
+    assert any("ReIndex" in name for name in names)
+
+
+REPLAY = """
+import json, sys
+import numpy as np, tvm
+from tvm.s_tir import Schedule, Trace
+order = json.load(open(sys.argv[1]))
+mod = tvm.ir.load_json(order["module"])
+for trace in order["traces"]:
+    schedule = Schedule(mod)
+    Trace.apply_json_to_schedule(trace, schedule)
+    rng = np.random.default_rng(0)
+    a, b = rng.random((33, 40), "float32"), rng.random((40, 50), "float32")
+    c = tvm.runtime.tensor(np.zeros((33, 50), "float32"))
+    tvm.compile(schedule.mod, tvm.target.Target(order["target"]))["main"](
+        tvm.runtime.tensor(a), tvm.runtime.tensor(b), c
+    )
+    np.testing.assert_allclose(c.numpy(), a @ b, rtol=1e-4)
+print(len(order["traces"]))
+"""
+
+
+def test_stock_tvm_replays_our_traces_in_a_fresh_process(llvm, tmp_path):
+    mod = matmul(33, 50, 40)
+    traces = [json.loads(canonical_text(schedule.trace)) for schedule in spaces(mod, llvm)[:3]]
+    order = tmp_path / "order.json"
+    order.write_text(json.dumps({"module": save_module(mod), "target": llvm, "traces": traces}))
+    done = subprocess.run(
+        [sys.executable, "-c", REPLAY, str(order)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == len(traces) > 0

@@ -1,0 +1,258 @@
+"""Recognises a contraction by its structure: C[b, m, n] += A[b, m, k] * B[b, n, k], a letter any iterators.
+
+Matrix products, batched ones, dense layers, convolutions of any layout (strided, dilated, grouped) and
+capsule convolutions are all of this form; a depthwise convolution is not, it shares its channels. Which
+operand is loaded as vectors follows from the output's innermost axis. Names and shapes decide nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+_SPATIAL, _REDUCTION = 0, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """An iterator of the block, by its place among the block's iterators."""
+
+    place: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    #: Its place among the block's reads.
+    read: int
+    #: Iterators that its indices use, in the block's order.
+    places: tuple[int, ...]
+    #: Iterators that alone step its innermost axis, by one element.
+    contiguous: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contraction:
+    """What a block multiplies and sums; `columns` are the output's vectors, read from `vectors`."""
+
+    batch: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    depth: tuple[Axis, ...]
+    #: The operand without columns, of which one element at a time is broadcast.
+    scalars: Operand
+    #: The operand with columns.
+    vectors: Operand
+    #: Iterators that step the output's innermost axis by one element.
+    contiguous: tuple[int, ...]
+    bits: int
+
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """Rows, columns, depth."""
+        return _product(self.rows), _product(self.columns), _product(self.depth)
+
+    @property
+    def n_axes(self) -> int:
+        return len(self.batch) + len(self.rows) + len(self.columns) + len(self.depth)
+
+    def groups(self, *sides: tuple[Axis, ...]) -> list[tuple[Axis, ...]]:
+        """Axes that are fused to one each: the batch's, where there are any, then these."""
+        return [axes for axes in (self.batch, *sides) if axes]
+
+    @classmethod
+    def of(cls, block: Any) -> Self | None:
+        """The contraction that a TVM block is, or None."""
+        return _contraction(cls, block)
+
+
+def needs_simplifying(block: Any) -> bool:
+    """Indices hold divisions, which a block layout of the same axes makes TVM simplify."""
+    return any(_has_division(index) for load in loads_of(block.body) for index in load.indices)
+
+
+def grouped_axis(block: Any) -> tuple[int, int] | None:
+    """(place, size) of a spatial iterator that one operand sees only as `iterator // size`: a group."""
+    for load in loads_of(block.body):
+        for index in _simplified(block, load.indices):
+            found = _divided(index)
+            if found is None:
+                continue
+            for place, axis in enumerate(block.iter_vars):
+                extent = int(axis.dom.extent)
+                if axis.var.same_as(found[0]) and extent % found[1] == 0 and found[1] < extent:
+                    return place, found[1]
+    return None
+
+
+def _contraction(cls: Any, block: Any) -> Any:
+    operands = _operands(block)
+    if operands is None:
+        return None
+    store, loads = operands
+    axes = [Axis(place=place, extent=int(axis.dom.extent)) for place, axis in enumerate(block.iter_vars)]
+    kinds = [int(axis.iter_type) for axis in block.iter_vars]
+    indices = [_simplified(block, load.indices) for load in loads]
+    used = [_places(block, found) for found in indices]
+    spatial = [axis for axis, kind in zip(axes, kinds, strict=True) if kind == _SPATIAL]
+    depth = tuple(axis for axis, kind in zip(axes, kinds, strict=True) if kind == _REDUCTION)
+    of_both = tuple(axis for axis in spatial if axis.place in used[0] and axis.place in used[1])
+    own = [
+        tuple(axis for axis in spatial if axis.place in used[side] and axis not in of_both) for side in (0, 1)
+    ]
+    if len(of_both) + len(own[0]) + len(own[1]) != len(spatial) or not own[0] or not own[1] or not depth:
+        return None
+    contiguous = _contiguous(block, _simplified(block, store.indices))
+    side = 0 if any(axis.place in contiguous for axis in own[0]) else 1
+    read = [place for load in loads if (place := _read_place(block, load)) is not None]
+    if len(set(read)) != len(loads):
+        return None
+    parts = [
+        Operand(
+            read=read[at], places=tuple(sorted(used[at])), contiguous=_contiguous(block, loads[at].indices)
+        )
+        for at in (0, 1)
+    ]
+    return cls(
+        batch=of_both,
+        rows=_ending_with(own[1 - side], parts[1 - side].contiguous),
+        columns=_ending_with(own[side], contiguous),
+        depth=depth,
+        scalars=parts[1 - side],
+        vectors=parts[side],
+        contiguous=contiguous,
+        bits=_bits(store.buffer.dtype),
+    )
+
+
+def _ending_with(axes: tuple[Axis, ...], contiguous: tuple[int, ...]) -> tuple[Axis, ...]:
+    return tuple(sorted(axes, key=lambda axis: axis.place in contiguous))
+
+
+def _operands(block: Any) -> tuple[Any, tuple[Any, Any]] | None:
+    """The store and the two loads that are multiplied; None where the block does anything else."""
+    from tvm.tirx import BufferStore
+
+    store = block.body
+    if block.init is None or not isinstance(store, BufferStore):
+        return None
+    if any(int(axis.iter_type) not in (_SPATIAL, _REDUCTION) for axis in block.iter_vars):
+        return None
+    value = store.value
+    if not _is(value, "Add"):
+        return None
+    for total, product in ((value.a, value.b), (value.b, value.a)):
+        if _is_load(total) and total.source.same_as(store.buffer) and _is(product, "Mul"):
+            loads = tuple(_uncast(side) for side in (product.a, product.b))
+            if all(_is_load(load) for load in loads) and _constant_extents(block):
+                return store, (loads[0], loads[1])
+    return None
+
+
+def _constant_extents(block: Any) -> bool:
+    return all(_is(axis.dom.extent, "IntImm") for axis in block.iter_vars)
+
+
+def _uncast(value: Any) -> Any:
+    return value.value if _is(value, "Cast") else value
+
+
+def _simplified(block: Any, indices: Iterable[Any]) -> list[Any]:
+    """With the iterators' ranges known: a convolution of one group divides by it. Unit axes stay."""
+    from tvm.sym import Analyzer
+
+    analyzer = Analyzer()
+    for axis in block.iter_vars:
+        if int(axis.dom.extent) > 1:
+            analyzer.bind(axis.var, axis.dom)
+    return [analyzer.simplify(index) for index in indices]
+
+
+def _places(block: Any, indices: Iterable[Any]) -> frozenset[int]:
+    from tvm.tirx.analysis import undefined_vars
+
+    found = [variable for index in indices for variable in undefined_vars(index, [])]
+    return frozenset(
+        place
+        for place, axis in enumerate(block.iter_vars)
+        if any(axis.var.same_as(variable) for variable in found)
+    )
+
+
+def _contiguous(block: Any, indices: Sequence[Any]) -> tuple[int, ...]:
+    """Places of the iterators that are the last index, or a summand of it."""
+    if not indices:
+        return ()
+    summands = _summands(indices[-1])
+    return tuple(
+        place
+        for place, axis in enumerate(block.iter_vars)
+        if any(axis.var.same_as(summand) for summand in summands)
+    )
+
+
+def _summands(expression: Any) -> list[Any]:
+    if _is(expression, "Add"):
+        return [*_summands(expression.a), *_summands(expression.b)]
+    return [expression]
+
+
+def _read_place(block: Any, load: Any) -> int | None:
+    places = [at for at, region in enumerate(block.reads) if region.source.same_as(load.source)]
+    return places[0] if len(places) == 1 else None
+
+
+def loads_of(statement: Any) -> list[Any]:
+    """Every load of a store's value."""
+    value = getattr(statement, "value", None)
+    return [] if value is None else _loads_in(value)
+
+
+def _loads_in(value: Any) -> list[Any]:
+    if _is_load(value):
+        return [value]
+    names = ("a", "b", "value", "condition", "true_value", "false_value")
+    parts = [getattr(value, name, None) for name in names]
+    parts += list(getattr(value, "args", ()))
+    return [load for part in parts if part is not None and hasattr(part, "ty") for load in _loads_in(part)]
+
+
+def _has_division(expression: Any) -> bool:
+    if _is(expression, "FloorDiv") or _is(expression, "FloorMod"):
+        return True
+    return any(_has_division(part) for part in _children(expression))
+
+
+def _divided(expression: Any) -> tuple[Any, int] | None:
+    """(variable, constant) of the first `variable // constant`."""
+    if _is(expression, "FloorDiv") and type(expression.a).__name__ == "Var" and _is(expression.b, "IntImm"):
+        return expression.a, int(expression.b.value)
+    for part in _children(expression):
+        found = _divided(part)
+        if found is not None:
+            return found
+    return None
+
+
+def _children(expression: Any) -> list[Any]:
+    return [part for name in ("a", "b") if (part := getattr(expression, name, None)) is not None]
+
+
+def _is(expression: Any, name: str) -> bool:
+    return type(expression).__name__ == name
+
+
+def _is_load(expression: Any) -> bool:
+    return type(expression).__name__ in ("BufferLoad", "TensorLoad") and hasattr(expression, "indices")
+
+
+def _bits(dtype: Any) -> int:
+    from tvm import DataType
+
+    return int(DataType(str(dtype)).bits)
+
+
+def _product(axes: Iterable[Axis]) -> int:
+    result = 1
+    for axis in axes:
+        result *= axis.extent
+    return result

@@ -1,0 +1,84 @@
+"""What stands at the root beside a tiled contraction gets parallel and vectorised loops; the rest is stock's.
+
+Stock's ParallelizeVectorizeUnroll annotates the whole function, and its postproc then rewrites every nest: it
+would fuse and split loops that a plan has placed. So it is asked only where no plan was written.
+"""
+
+from typing import Any
+
+from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.vectors import vector_unit
+
+#: Smaller nests run sooner on one core than the others wake up.
+_MIN_PARALLEL_ELEMENTS = 1 << 15
+
+
+def finish_rule(stock: Any) -> Any:
+    """A TVM ScheduleRule in place of `stock`, the target's ParallelizeVectorizeUnroll."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir.meta_schedule.schedule_rule import PyScheduleRule
+
+    @derived_object
+    class FinishRule(PyScheduleRule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.target: Any = None
+
+        def _initialize_with_tune_context(self, context: Any) -> None:
+            self.target = context.target
+            stock._initialize_with_tune_context(context)  # noqa: SLF001 - TVM calls it so
+
+        def apply(self, sch: Any, block: Any) -> list[Any]:
+            if not is_ours(sch):
+                return list(stock.apply(sch, block))
+            if sch.get(block).name_hint == "root":
+                _finish(sch, block, self.target)
+            return [sch]
+
+        def clone(self) -> Any:
+            return finish_rule(stock.clone())
+
+    return FinishRule()
+
+
+def is_ours(schedule: Any) -> bool:
+    """A plan of tuner.space.plans was written into it."""
+    return any(
+        str(instruction.inputs[1]) == STRUCTURE
+        for instruction in schedule.trace.insts
+        if str(instruction.kind.name) == "Annotate" and str(instruction.attrs[0]) == TILED
+    )
+
+
+def _finish(schedule: Any, root: Any, target: Any) -> None:
+    for block in schedule.get_child_blocks(root):
+        node = schedule.get(block)
+        if TILED not in node.annotations:
+            _finish_nest(schedule, block, target)
+            schedule.annotate(block, TILED, STRUCTURE)
+
+
+def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
+    """Spatial loops but the innermost go over the cores; a last axis of whole vectors is vectorised."""
+    node = schedule.get(block)
+    loops = list(schedule.get_loops(block))
+    spatial = [int(axis.iter_type) == 0 for axis in node.iter_vars]
+    if len(loops) != len(spatial) or not spatial[0]:
+        return
+    extents = [int(axis.dom.extent) for axis in node.iter_vars]
+    outer = loops[: spatial.index(False)] if False in spatial else loops[:-1]
+    elements = 1
+    for extent in extents:
+        elements *= extent
+    if outer and elements >= _MIN_PARALLEL_ELEMENTS:
+        schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+    lanes = vector_unit(target, bits=_bits(node)).lanes
+    if all(spatial) and extents[-1] % lanes == 0:
+        _, within = schedule.split(loops[-1], [None, lanes])
+        schedule.vectorize(within)
+
+
+def _bits(block: Any) -> int:
+    from tvm import DataType
+
+    return int(DataType(str(block.writes[0].source.dtype)).bits)

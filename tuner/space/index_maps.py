@@ -1,0 +1,25 @@
+"""Index maps that fuse a contraction's axes: (rows, columns, depth) out of any number of iterators."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tuner.space.contraction import Axis
+
+#: Final indices from a variable per iterator, by place.
+Final = Callable[[dict[int, Any]], list[Any]]
+
+
+def index_map(places: Sequence[int], final: Final) -> Any:
+    """The IndexMap of a buffer or a block whose axes are these iterators, in this order."""
+    from tvm.tirx import IndexMap, Var
+
+    variables = {place: Var(f"v{place}", "int32") for place in places}
+    return IndexMap(list(variables.values()), final(variables), None)
+
+
+def fused(variables: dict[int, Any], axes: Sequence[Axis]) -> Any:
+    """One index of all axes, the last one fastest."""
+    result: Any = variables[axes[0].place]
+    for axis in axes[1:]:
+        result = result * axis.extent + variables[axis.place]
+    return result

@@ -1,0 +1,162 @@
+"""Brings a contraction to C[b, m, n] += A[b, m, k] * B[b, n, k] with single axes, padded to whole tiles.
+
+What a plan stages becomes a copy that the block reads; what it does not stage is read where it lies. The
+epilogue, or else the copy that crops the padding, is what is left to compute behind a tile of the output.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.space.contraction import Contraction
+from tuner.space.epilogue import Epilogue, epilogue_of
+from tuner.space.index_maps import fused, index_map
+from tuner.space.plans import Plan, Staging
+from tuner.space.staging import Stage, panels
+from tuner.trace import TVM_ERRORS
+
+#: Keeps stock's tiling and random compute locations away from what stands here.
+TILED = "meta_schedule.tiling_structure"
+#: The nest that tuner.space.tiling makes; no stock rule writes it.
+STRUCTURE = "SSRSSRSS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormalForm:
+    """What stands beside the block, whose axes are now (batch, rows, columns, depth)."""
+
+    scalars: Stage | None
+    vectors: Stage | None
+    #: Takes a tile of the output to where it belongs; None where the block writes it itself.
+    tail: Any | None
+
+
+def normal_form(schedule: Any, block: Any, contraction: Contraction, plan: Plan) -> NormalForm:
+    """Raises what TVM raises where it cannot."""
+    return _Forming(schedule, block, contraction, plan).run()
+
+
+class _Forming:
+    def __init__(self, schedule: Any, block: Any, contraction: Contraction, plan: Plan) -> None:
+        self._schedule = schedule
+        self._block = block
+        self._contraction = contraction
+        self._plan = plan
+        rows, columns, _ = contraction.extents
+        self._pads = plan.tile.padded((rows, columns)) != (rows, columns)
+
+    def run(self) -> NormalForm:
+        schedule, plan = self._schedule, self._plan
+        epilogue = epilogue_of(schedule, self._block, self._contraction)
+        crop = self._cropped() if self._pads or (epilogue is None and not self._writes_rows()) else None
+        scalars = self._copied(of_rows=True) if self._pads or plan.scalars is not Staging.NONE else None
+        vectors = self._copied(of_rows=False) if self._pads or plan.vectors is not Staging.NONE else None
+        schedule.transform_block_layout(self._block, self._fusing())
+        if self._pads:
+            scalars, vectors = self._padded(scalars, vectors)
+        tail = self._tail(crop, epilogue)
+        return NormalForm(
+            scalars=self._stage(scalars, of_rows=True, staging=plan.scalars),
+            vectors=self._stage(vectors, of_rows=False, staging=plan.vectors),
+            tail=tail,
+        )
+
+    def _writes_rows(self) -> bool:
+        """The block's own stores are whole vectors."""
+        return self._contraction.columns[-1].place in self._contraction.contiguous
+
+    def _cropped(self) -> Any:
+        """The block writes C'[b, m, n]; the block that is returned takes it to the output."""
+        contraction, schedule = self._contraction, self._schedule
+        crop = schedule.reindex(self._block, ("write", 0))
+        parts = contraction.groups(contraction.rows, contraction.columns)
+        places = sorted(axis.place for axes in parts for axis in axes)
+        schedule.transform_layout(self._block, ("write", 0), _fuse(places, parts))
+        return crop
+
+    def _copied(self, *, of_rows: bool) -> Any:
+        """The block reads A'[b, m, k] or B'[b, n, k]; the block that is returned writes it."""
+        contraction, schedule = self._contraction, self._schedule
+        operand = contraction.scalars if of_rows else contraction.vectors
+        side = contraction.rows if of_rows else contraction.columns
+        parts = contraction.groups(side, contraction.depth)
+        copy = schedule.reindex(self._block, ("read", operand.read))
+        schedule.transform_layout(self._block, ("read", operand.read), _fuse(operand.places, parts))
+        schedule.transform_block_layout(copy, _fuse(operand.places, parts))
+        return copy
+
+    def _fusing(self) -> Any:
+        contraction = self._contraction
+        parts = contraction.groups(contraction.rows, contraction.columns, contraction.depth)
+        return _fuse(range(contraction.n_axes), parts)
+
+    def _padded(self, scalars: Any, vectors: Any) -> tuple[Any, Any]:
+        """Whole register tiles; a copy that pads takes the place of one that does not."""
+        schedule = self._schedule
+        tile = self._plan.tile
+        schedule.pad_einsum(
+            self._block, [*([1] if self._contraction.batch else []), tile.rows, tile.columns, 1]
+        )
+        found = []
+        for copy, operand in ((scalars, self._contraction.scalars), (vectors, self._contraction.vectors)):
+            buffer = schedule.get(self._block).reads[operand.read].source
+            writer = next(
+                producer
+                for producer in schedule.get_producers(self._block)
+                if schedule.get(producer).writes[0].source.same_as(buffer)
+            )
+            if not schedule.get(copy).writes[0].source.same_as(buffer):
+                schedule.compute_inline(copy)
+            found.append(writer)
+        schedule.compute_inline(schedule.get_consumers(self._block)[0])
+        return found[0], found[1]
+
+    def _tail(self, crop: Any, epilogue: Epilogue | None) -> Any:
+        """One block that reads the contraction's output tile by tile, its axes (batch, rows, columns)."""
+        contraction = self._contraction
+        parts = contraction.groups(contraction.rows, contraction.columns)
+        if epilogue is not None:
+            if crop is not None:
+                self._schedule.compute_inline(crop)
+            self._schedule.transform_block_layout(epilogue.block, _fuse(epilogue.places, parts))
+            return epilogue.block
+        if crop is not None:
+            places = sorted(axis.place for axes in parts for axis in axes)
+            self._schedule.transform_block_layout(crop, _fuse(places, parts))
+        return crop
+
+    def _stage(self, copy: Any, *, of_rows: bool, staging: Staging) -> Stage | None:
+        if copy is None:
+            return None
+        if staging is Staging.NONE:
+            self._schedule.compute_inline(copy)
+            return None
+        contraction = self._contraction
+        operand = contraction.scalars if of_rows else contraction.vectors
+        side = contraction.rows if of_rows else contraction.columns
+        along_depth = side[-1].place not in operand.contiguous and bool(
+            {axis.place for axis in contraction.depth} & set(operand.contiguous)
+        )
+        self._inline_producers(copy)
+        lanes = self._plan.tile.rows if of_rows else self._plan.tile.columns
+        in_panels = not (of_rows and along_depth)
+        if in_panels:
+            panels(self._schedule, self._block, operand.read, size=lanes, batched=bool(contraction.batch))
+        return Stage(
+            block=copy,
+            lanes=lanes,
+            along_depth=along_depth,
+            in_panels=in_panels,
+            depth=self._plan.depth_grain,
+        )
+
+    def _inline_producers(self, copy: Any) -> None:
+        """What only moves or pads the operand becomes part of its copy, where TVM can."""
+        for producer in self._schedule.get_producers(copy):
+            try:
+                self._schedule.compute_inline(producer)
+            except TVM_ERRORS:
+                continue
+
+
+def _fuse(places: Any, parts: Any) -> Any:
+    return index_map(places, lambda v: [fused(v, axes) for axes in parts])

@@ -1,0 +1,105 @@
+"""The ways in which one contraction may be tiled: register tiles times where its operands are read from.
+
+Each plan becomes a design space of its own, because instructions differ; what is a number is sampled within
+it. Few plans are made, the most hopeful ones: each takes its share of every population.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tuner.space.contraction import Axis, Contraction
+from tuner.space.vectors import RegisterTile, VectorUnit, best_tiles, hope, register_tiles
+
+#: Unstaged tiles are as good as others where their hope is at least this share of the best.
+_NEARLY = 0.8
+#: A depth beyond this is blocked, so that a panel of columns stays in the first cache.
+_SHALLOW = 384
+#: Pieces of a depth are at least so long, where it has a divisor like it.
+_GRAIN, _MIN_GRAIN, _MAX_GRAIN = 64, 16, 256
+
+
+class Staging(StrEnum):
+    """Where an operand is copied to, in the order in which the kernel reads it."""
+
+    NONE = "none"
+    #: Once, before the contraction, by all cores.
+    ROOT = "root"
+    #: Piece by piece, within an outer tile: it stays in a core's cache.
+    TILE = "tile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    tile: RegisterTile
+    scalars: Staging
+    vectors: Staging
+    #: Pieces of the depth are multiples of this.
+    depth_grain: int
+    #: The depth is split in pieces, and accumulators return to memory in between.
+    blocks_depth: bool
+
+
+def plans(contraction: Contraction, unit: VectorUnit) -> tuple[Plan, ...]:
+    """The most hopeful first."""
+    rows, columns, depth = contraction.extents
+    best = best_tiles(register_tiles(unit), unit, rows=rows, columns=columns, count=2)
+    aligned = [tile for tile in register_tiles(unit) if _is_aligned(contraction, tile)]
+    unstaged = [
+        tile
+        for tile in best_tiles(aligned, unit, rows=rows, columns=columns, count=2)
+        if hope(tile, unit, rows, columns) >= _NEARLY * hope(best[0], unit, rows, columns)
+    ]
+    found = [*_unstaged(contraction, unstaged), *_staged(contraction, best, full=not unstaged)]
+    grain = _depth_grain(depth)
+    blocks_depth = depth > _SHALLOW and grain < depth
+    return tuple(
+        Plan(tile=tile, scalars=scalars, vectors=vectors, depth_grain=grain, blocks_depth=blocks_depth)
+        for tile, scalars, vectors in dict.fromkeys(found)
+    )
+
+
+def _depth_grain(depth: int) -> int:
+    """The divisor nearest to _GRAIN; the depth itself where it has none within bounds."""
+    divisors = [size for size in range(_MIN_GRAIN, min(depth, _MAX_GRAIN) + 1) if depth % size == 0]
+    return min(divisors, key=lambda size: max(size, _GRAIN) / min(size, _GRAIN), default=depth)
+
+
+_Choice = tuple[RegisterTile, Staging, Staging]
+
+
+def _unstaged(contraction: Contraction, tiles: Iterable[RegisterTile]) -> Iterator[_Choice]:
+    """The scalars' operand is read where it lies."""
+    for tile in tiles:
+        if _vectors_lie_ready(contraction):
+            yield tile, Staging.NONE, Staging.NONE
+        yield tile, Staging.NONE, Staging.ROOT
+        yield tile, Staging.NONE, Staging.TILE
+
+
+def _staged(contraction: Contraction, tiles: Iterable[RegisterTile], *, full: bool) -> Iterator[_Choice]:
+    columns = contraction.extents[1]
+    for tile in tiles if full else tuple(tiles)[:1]:
+        if _vectors_lie_ready(contraction) and columns % tile.columns == 0:
+            yield tile, Staging.TILE, Staging.NONE
+        yield tile, Staging.TILE, Staging.ROOT
+        if full:
+            yield tile, Staging.TILE, Staging.TILE
+
+
+def _vectors_lie_ready(contraction: Contraction) -> bool:
+    """The vectors' operand steps its innermost axis by a column."""
+    return contraction.columns[-1].place in contraction.vectors.contiguous
+
+
+def _is_aligned(contraction: Contraction, tile: RegisterTile) -> bool:
+    """Whole tiles, none of which wraps around an axis in its midst: addresses are a base and constants."""
+    return _divides(contraction.rows, tile.rows) and _divides(contraction.columns, tile.columns)
+
+
+def _divides(axes: tuple[Axis, ...], size: int) -> bool:
+    for axis in reversed(axes):
+        if size % axis.extent:
+            return axis.extent % size == 0
+        size //= axis.extent
+    return size == 1

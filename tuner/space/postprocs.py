@@ -1,0 +1,35 @@
+"""TVM's default postprocs, of which layout rewriting leaves our tilings alone.
+
+Our copies of a layout-free operand are the rewritten layout already; stock's RewriteLayout would rewrite what
+they read, and cannot invert the fused axes.
+"""
+
+from typing import Any
+
+from tuner.space.finish_rule import is_ours
+
+
+def postprocs(target: Any) -> list[Any]:
+    """For the spaces of tuner.space.rules."""
+    from tvm.s_tir.meta_schedule.postproc import Postproc
+
+    stock = Postproc.create(str(target.kind.name))
+    return [_unless_ours(item) if type(item).__name__ == "RewriteLayout" else item for item in stock]
+
+
+def _unless_ours(stock: Any) -> Any:
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir.meta_schedule.postproc import PyPostproc
+
+    @derived_object
+    class UnlessOurs(PyPostproc):
+        def _initialize_with_tune_context(self, context: Any) -> None:
+            stock._initialize_with_tune_context(context)  # noqa: SLF001 - TVM calls it so
+
+        def apply(self, sch: Any) -> bool:
+            return is_ours(sch) or bool(stock.apply(sch))
+
+        def clone(self) -> Any:
+            return _unless_ours(stock.clone())
+
+    return UnlessOurs()

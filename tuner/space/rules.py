@@ -1,0 +1,26 @@
+"""The schedule rules of each named space. A rule of one's own is one more entry of `_with_ours`."""
+
+from typing import Any
+
+from tuner.space.contraction_rule import contraction_rule
+from tuner.space.finish_rule import finish_rule
+
+
+def schedule_rules(target: Any) -> list[Any]:
+    """TVM's default rules with ours among them, each a choice beside stock's; on a GPU, TVM's alone."""
+    from tvm.s_tir.meta_schedule.schedule_rule import ScheduleRule
+
+    kind = str(target.kind.name)
+    stock = list(ScheduleRule.create(kind))
+    return _with_ours(stock) if kind == "llvm" else stock
+
+
+def _with_ours(stock: list[Any]) -> list[Any]:
+    """Ours see a block after inlining and before anything tiles it."""
+    rules: list[Any] = []
+    for rule in stock:
+        name = type(rule).__name__
+        if name == "AddRFactor":
+            rules.append(contraction_rule())
+        rules.append(finish_rule(rule) if name == "ParallelizeVectorizeUnroll" else rule)
+    return rules

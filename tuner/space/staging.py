@@ -1,0 +1,88 @@
+"""Copies of an operand in the order in which a kernel reads it, and the loops that make them.
+
+A stage is one block that reads the operand and writes the copy. Its own axes are those of the contraction
+(batch, rows or columns, depth), so that it can be computed for any tile; padding is part of it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.space.index_maps import index_map
+
+#: Narrower vectors than this are left to LLVM.
+_MIN_LANES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    block: Any
+    #: Elements of the copy that lie side by side.
+    lanes: int
+    #: The operand lies contiguous along the depth, the stage's last axis.
+    along_depth: bool
+    #: The copy is laid out in panels of `lanes` rows or columns, else in rows of the depth.
+    in_panels: bool
+    #: Extent of the depth that every piece is a multiple of.
+    depth: int
+
+
+def panels(schedule: Any, block: Any, place: int, *, size: int, batched: bool) -> None:
+    """Lays a copy [batch, n, depth] out as [batch, n // size, depth, n % size]."""
+    n = 1 if batched else 0
+    split = index_map(
+        range(n + 2), lambda v: [*(v[at] for at in range(n)), v[n] // size, v[n + 1], v[n] % size]
+    )
+    schedule.transform_layout(block, ("read", place), split)
+
+
+def write_stage(schedule: Any, stage: Stage, *, after: Any | None, lanes: int) -> None:
+    """Orders and vectorises a stage's loops below `after`; at the root its outer loops go parallel."""
+    *batch, wide, depth = below(schedule, stage.block, after)
+    if not stage.in_panels:
+        wide_outer = wide
+        _vectorize_last(schedule, depth, lanes=lanes, extent=stage.depth)
+    else:
+        wide_outer, panel = schedule.split(wide, [None, stage.lanes])
+        if stage.along_depth:
+            _transpose(schedule, panel, depth, lanes=lanes, extents=(stage.lanes, stage.depth))
+        else:
+            schedule.reorder(depth, panel)
+            _vectorize_last(schedule, panel, lanes=lanes, extent=stage.lanes)
+    if after is None:
+        outer = [*batch, wide_outer]
+        schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+
+
+def _transpose(schedule: Any, panel: Any, depth: Any, *, lanes: int, extents: tuple[int, int]) -> None:
+    """Squares that LLVM transposes in registers: vectors along the depth, as many of them unrolled."""
+    across, along = (math.gcd(extent, lanes) for extent in extents)
+    panel, row = schedule.split(panel, [None, across])
+    depth, within = schedule.split(depth, [None, along])
+    schedule.reorder(depth, panel, row, within)
+    schedule.unroll(row)
+    schedule.vectorize(within)
+
+
+def _vectorize_last(schedule: Any, loop: Any, *, lanes: int, extent: int) -> None:
+    """Whole vectors of an axis of this extent; left to LLVM where there are none."""
+    width = math.gcd(extent, lanes)
+    if width >= _MIN_LANES:
+        _, within = schedule.split(loop, [None, width])
+        schedule.vectorize(within)
+
+
+def write_tail(schedule: Any, tail: Any, *, after: Any, lanes: int, columns: int) -> None:
+    """Vectorises the last axis of what takes a tile of the output to its place."""
+    *_, last = below(schedule, tail, after)
+    _vectorize_last(schedule, last, lanes=lanes, extent=columns)
+
+
+def below(schedule: Any, block: Any, after: Any | None) -> list[Any]:
+    """The loops around a block, inside of the loop `after`."""
+    loops = list(schedule.get_loops(block))
+    if after is None:
+        return loops
+    known = schedule.get(after)
+    at = next(place for place, loop in enumerate(loops) if schedule.get(loop).same_as(known))
+    return loops[at + 1 :]

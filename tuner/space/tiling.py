@@ -1,0 +1,97 @@
+"""Writes one Plan of a contraction into a schedule, with public primitives that every TVM replays.
+
+Loops, from the outside: (batch, outer columns, outer rows) over the cores; blocks of depth; columns, rows of
+tiles; depth; the register tile, its rows and vectors unrolled. Outer factors and the depth's are sampled and
+can be mutated; the register tile is the plan's own.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.space.contraction import Contraction
+from tuner.space.normal_form import STRUCTURE, TILED, NormalForm, normal_form
+from tuner.space.plans import Plan, Staging
+from tuner.space.staging import write_stage, write_tail
+
+_MAX_TILES = 64
+_MAX_PIECES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Nest:
+    #: The loop over the cores.
+    outer: Any
+    #: Pieces of operands are copied at this loop.
+    inner: Any
+    #: Accumulators start before this loop.
+    start: Any
+    #: Rows, vectors, lanes of the register tile.
+    tile: tuple[Any, ...]
+
+
+def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lanes: int) -> None:
+    """Raises what TVM raises where the plan does not fit the block."""
+    form = normal_form(schedule, block, contraction, plan)
+    nest = _nest(schedule, block, plan, lanes=lanes, batched=bool(contraction.batch))
+    if form.tail is not None:
+        schedule.reverse_compute_at(form.tail, nest.outer, preserve_unit_loops=True)
+        write_tail(schedule, form.tail, after=nest.outer, lanes=lanes, columns=contraction.extents[1])
+        schedule.annotate(form.tail, TILED, STRUCTURE)
+    _write_stages(schedule, form, nest, plan, lanes=lanes)
+    _in_registers(schedule, nest.tile)
+    start = schedule.decompose_reduction(block, nest.start)
+    _in_registers(schedule, tuple(schedule.get_loops(start))[-len(nest.tile) :])
+    schedule.annotate(block, TILED, STRUCTURE)
+
+
+def _in_registers(schedule: Any, tile: tuple[Any, ...]) -> None:
+    *unrolled, lanes = tile
+    for loop in unrolled:
+        schedule.unroll(loop)
+    schedule.vectorize(lanes)
+
+
+def _write_stages(schedule: Any, form: NormalForm, nest: _Nest, plan: Plan, *, lanes: int) -> None:
+    for stage, staging in ((form.vectors, plan.vectors), (form.scalars, plan.scalars)):
+        if stage is None:
+            continue
+        after = nest.inner if staging is Staging.TILE else None
+        if after is not None:
+            schedule.compute_at(stage.block, after, preserve_unit_loops=True)
+        write_stage(schedule, stage, after=after, lanes=lanes)
+        schedule.annotate(stage.block, TILED, STRUCTURE)
+
+
+def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -> _Nest:
+    loops = list(schedule.get_loops(block))
+    batch = [loops.pop(0)] if batched else []
+    rows, columns, depth = loops
+    rows, tile_rows = schedule.split(rows, [None, plan.tile.rows])
+    # LLVM widens a vector of three registers to four: a loop over single ones instead.
+    columns, tile_vectors, tile_lanes = schedule.split(columns, [None, plan.tile.columns // lanes, lanes])
+    tile = (tile_rows, tile_vectors, tile_lanes)
+    outer_columns, columns = _sampled(schedule, columns, _MAX_TILES)
+    outer = [*batch, outer_columns]
+    if plan.vectors is not Staging.TILE:  # else each core would copy the same columns again for other rows
+        outer_rows, rows = _sampled(schedule, rows, _MAX_TILES)
+        outer.append(outer_rows)
+    blocks: list[Any] = []
+    depths = [depth]
+    if plan.blocks_depth:
+        pieces, depth = schedule.split(depth, [None, plan.depth_grain])
+        outer_depth, pieces = _sampled(schedule, pieces, _MAX_PIECES)
+        blocks, depths = [outer_depth], [pieces, depth]
+    schedule.reorder(*outer, *blocks, columns, rows, *depths, *tile)
+    over_cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
+    schedule.parallel(over_cores)
+    return _Nest(
+        outer=over_cores,
+        inner=blocks[0] if blocks else over_cores,
+        start=blocks[0] if blocks else depths[0],
+        tile=tile,
+    )
+
+
+def _sampled(schedule: Any, loop: Any, max_innermost: int) -> Any:
+    factors = schedule.sample_perfect_tile(loop, n=2, max_innermost_factor=max_innermost)
+    return schedule.split(loop, factors)

@@ -1,0 +1,100 @@
+"""How many vector registers a target has, and which register tiles of a contraction fit into them.
+
+A register tile holds rows x vectors accumulators. Beside them stand one vector of the columns' operand per
+vector of columns, and one broadcast of the rows' operand; what does not fit is spilled in the innermost loop,
+which costs more than any other mistake. Nothing here knows a workload.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+#: A fused multiply-add takes four cycles and two start in each: fewer accumulators leave units idle.
+_IN_FLIGHT = 8
+_FMAS_PER_CYCLE = 2
+#: Measured on Zen 5 with AVX-512 (tiles of 4 to 16 rows and 1 to 4 vectors): what a load costs where loads
+#: are the limit, and what the loop adds to each step of the depth.
+_CYCLES_PER_LOAD = 0.68
+_OVERHEAD_CYCLES = 0.8
+_MAX_ROWS = 28
+_MAX_VECTORS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorUnit:
+    """Vector registers of one core."""
+
+    #: Elements of the contraction's type in one register.
+    lanes: int
+    registers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterTile:
+    """rows x columns accumulators that stay in registers; columns are whole vectors."""
+
+    rows: int
+    columns: int
+
+    def padded(self, extents: tuple[int, int]) -> tuple[int, int]:
+        """(rows, columns) rounded up to whole tiles."""
+        return _up(extents[0], self.rows), _up(extents[1], self.columns)
+
+
+def vector_unit(target: Any, *, bits: int) -> VectorUnit:
+    """The unit of a CPU target for elements of so many bits."""
+    from tvm.target import codegen
+
+    width = int(codegen.llvm_get_vector_width(target)) or 128
+    return VectorUnit(lanes=max(1, width // bits), registers=_registers(target, width))
+
+
+@cache
+def register_tiles(unit: VectorUnit) -> tuple[RegisterTile, ...]:
+    """Every tile that fits."""
+    return tuple(
+        RegisterTile(rows=rows, columns=vectors * unit.lanes)
+        for vectors in range(1, _MAX_VECTORS + 1)
+        for rows in range(1, _MAX_ROWS + 1)
+        if rows * vectors + vectors + 1 <= unit.registers
+    )
+
+
+def best_tiles(
+    tiles: Iterable[RegisterTile], unit: VectorUnit, *, rows: int, columns: int, count: int
+) -> tuple[RegisterTile, ...]:
+    """The `count` tiles of which a contraction of these extents may hope for most, the best first."""
+    ranked = sorted(
+        tiles,
+        key=lambda tile: (-hope(tile, unit, rows, columns), -tile.rows * tile.columns, tile.columns),
+    )
+    return tuple(ranked[:count])
+
+
+def hope(tile: RegisterTile, unit: VectorUnit, rows: int, columns: int) -> float:
+    """The share of peak that loads and latencies leave, times the share of work that is no padding."""
+    vectors = tile.columns // unit.lanes
+    fmas = tile.rows * vectors
+    cycles = max(
+        fmas / _FMAS_PER_CYCLE,
+        _IN_FLIGHT / _FMAS_PER_CYCLE,
+        (vectors + tile.rows) * _CYCLES_PER_LOAD,
+    )
+    cycles += _OVERHEAD_CYCLES
+    high, wide = tile.padded((rows, columns))
+    return (fmas / _FMAS_PER_CYCLE / cycles) * (rows * columns) / (high * wide)
+
+
+def _registers(target: Any, width: int) -> int:
+    """Of one vector width: x86 has 32 with AVX-512 and 16 before it, AArch64 has 32."""
+    from tvm.target import codegen
+
+    if "aarch64" in str(target.attrs.get("mtriple", "")):
+        return 32
+    features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
+    return 32 if width >= 512 or "avx512vl" in features else 16
+
+
+def _up(extent: int, multiple: int) -> int:
+    return -(-extent // multiple) * multiple
