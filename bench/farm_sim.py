@@ -31,7 +31,8 @@ from tests.system.modules import module_json
 _TIMES = Path(__file__).parent / "recorded_trial_secs.json"
 #: Devices of one process: one pool thread and one heartbeat each.
 _PER_PROCESS = 32
-_JOIN_SECS = 90.0
+#: Live searches: as many as there are jobs, so that none is closed for another.
+_CHILDREN = 4
 _JSON = "farm-sim.json"
 _MODULES = ("mm", "mm_relu", "bmm_relu", "linear0")
 #: Stages of a trial in which nobody works on it.
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--secs", type=float, default=20.0, help="measured, after it has settled")
     parser.add_argument("--settle-secs", type=float, default=12.0)
     parser.add_argument("--strategy", choices=("evolutionary", "random"), default="random")
-    parser.add_argument("--batch-size", type=int, default=0, help="0: as many as devices, at least 16")
+    parser.add_argument("--batch-size", type=int, default=0, help="0: twice the devices, 32 to 128")
     parser.add_argument("--record", action="store_true", help="record a real worker's times instead, and end")
     parser.add_argument("--docs", action="store_true", help="write the table into docs/benchmarks.md")
 
@@ -74,8 +75,11 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.record:
         _record()
         return 0
-    points = [_measure(devices, arguments) for devices in arguments.devices]
-    _report(points, docs=arguments.docs)
+    points: list[Point] = []
+    for devices in arguments.devices:
+        points.append(_measure(devices, arguments))
+        # Each as soon as it is known: the large ones take long.
+        _report(points, docs=arguments.docs)
     return 0
 
 
@@ -101,8 +105,11 @@ def _record() -> None:
 
 
 def _measure(devices: int, arguments: argparse.Namespace) -> Point:
-    batch_size = arguments.batch_size or max(16, min(128, devices))
-    with plain_farm(roles=("api", "tuner")) as farm, _devices(farm, devices) as hosts:
+    batch_size = arguments.batch_size or max(32, min(128, 2 * devices))
+    with (
+        plain_farm(roles=("api", "tuner"), max_children=str(_CHILDREN)) as farm,
+        _devices(farm, devices) as hosts,
+    ):
         for number, module in enumerate(_MODULES):
             options = {"batch_size": batch_size, "isolation_key": f"sim-{number}"}
             farm.submit(module, max_trials=100_000, strategy=arguments.strategy, options=options)
@@ -193,7 +200,6 @@ def _report(points: Sequence[Point], *, docs: bool) -> None:
         "",
         *markdown_table([*head, *(f"{stage}, ms" for stage in _STAGES)], rows),
     ])  # fmt: skip
-    print(table)
-    print(f"written to {path}")
+    print(f"{table}\nwritten to {path}", flush=True)
     if docs:
         write_section("farm-sim", table)

@@ -33,6 +33,8 @@ from db.tables import SearchRow, TargetRow, TaskRow, TrialRow, WorkloadRow
 
 #: A table of so many rows may not be read from end to end; of a smaller one that is often the best plan.
 _MANY_ROWS = 5_000
+#: Indexes that hold a few rows of a large table: reading one from end to end reads only those.
+_PARTIAL = frozenset({"ix_trials_open"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,12 +199,14 @@ def large_tables(engine: Engine) -> frozenset[str]:
         return frozenset(names.scalars())
 
 
-def read_whole(plan: dict[str, Any]) -> Iterator[str]:
-    """Tables that a plan reads from end to end."""
-    if plan["Node Type"] in ("Seq Scan", "Parallel Seq Scan"):
+def read_whole(plan: dict[str, Any], *, limited: bool = False) -> Iterator[str]:
+    """Tables that a plan reads from end to end, be it by way of an index; a page ends where its limit is."""
+    limited = limited or plan["Node Type"] == "Limit"
+    scan = "Scan" in plan["Node Type"] and "Relation Name" in plan and plan.get("Index Name") not in _PARTIAL
+    if scan and not limited and "Index Cond" not in plan and "Bitmap" not in plan["Node Type"]:
         yield plan["Relation Name"]
     for part in plan.get("Plans", []):
-        yield from read_whole(part)
+        yield from read_whole(part, limited=limited)
 
 
 def indexes(plan: dict[str, Any]) -> Iterator[str]:

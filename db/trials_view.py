@@ -119,7 +119,7 @@ def recent_rate(session: Session, *, target_id: int | None, within_secs: float) 
     """How fast trials were done lately, of one target or of all."""
     age_secs = secs_since(TrialRow.done_at)
     statement = select(func.count(), func.max(age_secs), func.min(age_secs)).where(
-        TrialRow.done_at > utc_now(offset_secs=-within_secs)
+        TrialRow.done_at > select(utc_now(offset_secs=-within_secs)).scalar_subquery()
     )
     if target_id is not None:
         statement = statement.join(SearchRow, SearchRow.id == TrialRow.search_id).where(

@@ -19,6 +19,7 @@ from sandbox.fork_server import ForkServer
 from workers.artifact_client import ArtifactClient
 from workers.artifacts import ArtifactStore, artifact_key
 from workers.build_limit import BuildTimes
+from workers.disk import await_space, says_full
 from workers.errors import ArtifactRefused, ArtifactUnwanted, ReferenceFailed, WorkerError
 from workers.holding import Attempt, Holding
 from workers.messages import (
@@ -32,6 +33,7 @@ from workers.messages import (
     TrialOrder,
     TrialOutcome,
     TrialStarted,
+    TrialUnbuilt,
     checked_module,
     unpack_text,
 )
@@ -79,6 +81,7 @@ class Builder:
         attempts = [Attempt(order.trial_id, order.attempt) for order in chunk.trials]
         self.holding.take(attempts)
         try:
+            await_space(self.artifacts.directory, given_up=lambda: all(map(self.holding.dropped, attempts)))
             reference = self._reference(chunk, module_text, attempts)
             with ThreadPoolExecutor(len(self.cpus), thread_name_prefix="build") as pool:
                 jobs = [
@@ -207,6 +210,11 @@ class Builder:
     def _report(self, order: TrialOrder, result: ShotResult) -> None:
         """The outcome of a trial that no device needs to see."""
         if self.holding.dropped(Attempt(order.trial_id, order.attempt)):
+            return
+        if says_full(result.error):
+            attempt = Attempt(order.trial_id, order.attempt)
+            reason = str(result.error)
+            self.publish(TrialUnbuilt(**attempt._asdict(), worker_id=self.worker_id(), reason=reason))
             return
         self.publish(
             TrialOutcome(

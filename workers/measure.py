@@ -21,6 +21,7 @@ from workers.artifacts import ArtifactStore, artifact_key
 from workers.build_limit import BuildTimes
 from workers.cores import Cores, divide
 from workers.device import Device
+from workers.disk import await_space, says_full
 from workers.errors import ArtifactLost, ArtifactRefused, ArtifactUnwanted, ReferenceFailed
 from workers.fetched import FetchedKernels, FetchedReferences
 from workers.holding import Attempt, Holding
@@ -80,6 +81,7 @@ class Measurer:
         attempts = [Attempt(order.trial_id, order.attempt) for order in chunk.trials]
         self.holding.take(attempts)
         try:
+            await_space(self.artifacts.directory, given_up=lambda: all(map(self.holding.dropped, attempts)))
             reference = self.references.get(chunk, module_text, holding=self.holding, attempts=attempts)
             _Run(measurer=self, chunk=chunk, module_text=module_text, reference=reference).run()
         except ReferenceFailed as error:
@@ -96,7 +98,7 @@ class Measurer:
         )
 
     def give_back(self, order: TrialOrder, reason: str) -> None:
-        """What was built of it is gone: it is built again."""
+        """What was built of it is gone, or could not be written: it is built again."""
         attempt = Attempt(order.trial_id, order.attempt)
         if not self.holding.dropped(attempt):
             self.publish(TrialUnbuilt(**attempt._asdict(), worker_id=self.worker_id(), reason=reason))
@@ -109,6 +111,9 @@ class Measurer:
         *,
         incumbent_run_secs: tuple[float, ...] | None = None,
     ) -> None:
+        if says_full(result.error):
+            self.give_back(order, str(result.error))
+            return
         self.publish(
             TrialOutcome(
                 trial_id=order.trial_id,

@@ -22,7 +22,7 @@ from services.api.body import BodyLimit
 from services.api.events import EventPoller
 from services.api.intake import PRELOAD, Intake, Spawning
 from services.api.lookup_traffic import LookupTraffic
-from services.api.overload import LimitRequests
+from services.api.overload import LimitRequests, Places, RefuseRequests
 from services.api.request_times import RequestTimes, TimeRequests
 from services.api.routes import artifacts, health, jobs, lookup, records, signing_keys, tasks, workers
 from services.api.settings import ApiSettings
@@ -59,14 +59,13 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
     app.add_exception_handler(OperationalError, _on_database)
     app.add_exception_handler(InterfaceError, _on_database)
     app.add_exception_handler(PoolTimeout, _on_database)
-    # Inside of the body's wall: who sends slowly takes nobody's place.
-    app.add_middleware(
-        LimitRequests, max_requests=settings.max_requests, max_submissions=settings.max_submissions
-    )
+    places = Places(max_requests=settings.max_requests, max_submissions=settings.max_submissions)
+    app.add_middleware(LimitRequests, places=places)
     app.add_middleware(
         BodyLimit, max_body_bytes=settings.max_body_bytes, max_binary_bytes=settings.max_artifact_bytes
     )
     app.add_middleware(AccessLog)
+    app.add_middleware(RefuseRequests, places=places)
     app.add_middleware(TimeRequests, times=app.state.request_times)
     for routes in (jobs, tasks, records, signing_keys, lookup, workers, artifacts, health):
         app.include_router(routes.router)

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from services.api.overload import LimitRequests
+from services.api.overload import LimitRequests, Places, RefuseRequests
 
 
 class Slow:
@@ -23,10 +23,15 @@ class Slow:
         await PlainTextResponse("done")(scope, receive, send)
 
 
+def walls(app: ASGIApp, *, max_requests: int, max_submissions: int) -> ASGIApp:
+    places = Places(max_requests=max_requests, max_submissions=max_submissions)
+    return RefuseRequests(LimitRequests(app, places=places), places=places)
+
+
 def run(story: Callable[[Slow, httpx.AsyncClient], Awaitable[None]]) -> None:
     async def told() -> None:
         slow = Slow()
-        limited = LimitRequests(slow, max_requests=2, max_submissions=1)
+        limited = walls(slow, max_requests=2, max_submissions=1)
         transport = httpx.ASGITransport(app=limited)
         async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
             await story(slow, client)
@@ -83,7 +88,7 @@ def test_a_request_that_fails_gives_its_place_back():
         raise RuntimeError
 
     async def story() -> None:
-        limited = LimitRequests(broken, max_requests=1, max_submissions=1)
+        limited = walls(broken, max_requests=1, max_submissions=1)
         transport = httpx.ASGITransport(app=limited, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
             assert [(await client.get("/v1/jobs")).status_code for _ in range(3)] == [500] * 3
