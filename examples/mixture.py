@@ -77,7 +77,7 @@ def main() -> None:
     register()
     model = mixture()
     with tempfile.TemporaryDirectory() as work_dir:
-        database = tilefarm.tune_relax(model, {}, "local", work_dir, 32, pipeline="as_is")
+        database = tilefarm.tune_relax(model, {}, "local", work_dir, 16, pipeline="as_is")
     target = database.target("local")
     for name, mod in (("untuned", model), ("tuned", replaced(model, database, target))):
         if mod is None:

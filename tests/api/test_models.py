@@ -31,16 +31,6 @@ def test_a_model_becomes_a_task_for_each_workload_with_its_weight(api) -> None:
     assert warned == {"becomes_view": "reshape", "no_worker": None}
 
 
-def test_another_pipeline_gives_other_workloads(api) -> None:
-    mod = models()["conv_bn"]().bound()
-    found = {
-        pipeline: {task["workload"] for task in submit(api, mod, pipeline=pipeline).json()["tasks"]}
-        for pipeline in ("compile_relax", "static_shape_tuning", "prepack")
-    }
-    assert found["compile_relax"] != found["static_shape_tuning"]
-    assert found["prepack"].isdisjoint(found["static_shape_tuning"])
-
-
 def test_weights_need_not_travel(api) -> None:
     model = models()["mlp"]()
     light = submit(api, model.mod, bound_params=list(model.params), op_names=["relu"]).json()

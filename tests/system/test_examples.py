@@ -49,6 +49,7 @@ def test_the_curl_of_the_readme_submits_as_pasted(service: Service) -> None:
         ("submit_python", "def main"),
         ("custom_space", "sch.sample_perfect_tile"),
         ("lookup", "hit"),
+        ("mixture", "tuned: agrees with numpy"),
     ],
 )
 def test_an_example_runs(service: Service, tuned_mm_relu: dict[str, Any], example: str, says: str) -> None:

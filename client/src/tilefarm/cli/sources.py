@@ -1,6 +1,7 @@
 """What the CLI is given to tune or to look up: a .json module, a .json job, or a .py file that is run here.
 
-A .py file is the user's own code; it runs in this process, never on the service.
+A module may be a Relax model; its weights stay here. A .py file is the user's own code; it runs in this
+process, never on the service.
 """
 
 import importlib.util
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+_RELAX = "relax.expr.Function"
 
 
 class SourceError(ValueError):
@@ -25,6 +28,14 @@ class Source:
     module: Any = None
     #: The .py file's own names.
     names: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_model(self) -> bool:
+        """Whether its module has a Relax function."""
+        if self.module is not None:
+            return _is_relax(self.module)
+        found = self.body.get("module")
+        return f'"{_RELAX}"' in (found if isinstance(found, str) else json.dumps(found))
 
 
 def read(path: Path, *, functions: Sequence[str] = ()) -> Source:
@@ -79,6 +90,12 @@ def _run(path: Path) -> ModuleType:
 def _module_of(names: Mapping[str, Any], path: Path, wanted: Sequence[str]) -> Any:
     import tvm
 
+    models = {name: value for name, value in names.items() if not name.startswith("_") and _is_relax(value)}
+    picked = [models[name] for name in wanted or models if name in models]
+    if len(picked) == 1:
+        return picked[0]
+    if picked:
+        raise SourceError(f"{path} has the models {', '.join(models)}: pick one by --function")
     found = _functions(names)
     if missing := [name for name in wanted if name not in found]:
         raise SourceError(f"{path} has no function {', '.join(missing)}; it has {', '.join(found) or 'none'}")
@@ -86,6 +103,14 @@ def _module_of(names: Mapping[str, Any], path: Path, wanted: Sequence[str]) -> A
     if not chosen:
         raise SourceError(f"{path} has no IRModule and no PrimFunc at its top level")
     return tvm.IRModule(chosen)
+
+
+def _is_relax(value: Any) -> bool:
+    import tvm
+
+    if not isinstance(value, tvm.IRModule):
+        return False
+    return any(isinstance(func, tvm.relax.Function) for _, func in value.functions_items())
 
 
 def _functions(names: Mapping[str, Any]) -> dict[str, Any]:

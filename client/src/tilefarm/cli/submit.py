@@ -1,6 +1,7 @@
 """`tilefarm submit`: a module in a file becomes a job."""
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from tilefarm.cli import output, sources
 from tilefarm.cli.exits import Exit
 from tilefarm.cli.jobs import follow
 from tilefarm.client import Client
+from tilefarm.extraction import PIPELINES
 from tilefarm.jobs import Job
+from tilefarm.tensors import fold_weights
 
 
 def add(commands: Any, shared: argparse.ArgumentParser) -> None:
@@ -18,7 +21,8 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
         parents=[shared],
         help="tune the functions of a file",
         description="FILE is a module's JSON, a job's JSON (a body of POST /v1/jobs), or a .py file that is "
-        "run here: its IRModules and PrimFuncs are tuned.",
+        "run here: its IRModules and PrimFuncs are tuned. A module may be a Relax model: the service "
+        "extracts its tasks, and its weights do not leave this host.",
     )
     command.add_argument("file", type=Path, metavar="FILE")
     command.add_argument("--target", help="profile name, tag, or JSON (default: local, or what the job says)")
@@ -31,6 +35,12 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--space", metavar="NAME", help="of a .py file: its schedule function or SpaceGenerator"
+    )
+    command.add_argument(
+        "--pipeline", choices=PIPELINES, help="of a model: how it will be compiled (default: compile_relax)"
+    )
+    command.add_argument(
+        "--op-name", action="append", metavar="PART", help="of a model: only tasks with PART in their name"
     )
     command.add_argument("--name")
     command.add_argument("--priority", type=int, help="-100 .. 100, higher is served first")
@@ -72,14 +82,35 @@ def _submit(client: Client, source: sources.Source, arguments: argparse.Namespac
         "priority": arguments.priority,
         "seed": arguments.seed,
         "strategy": arguments.strategy,
+        "pipeline": arguments.pipeline,
+        "op_names": arguments.op_name,
     }
     body = {"target": "local", "max_trials": 128, **source.body}
     body |= {name: value for name, value in fields.items() if value is not None}
-    if source.module is not None:
+    if source.is_model:
+        body["module"] = _weightless(source)
+        if arguments.space:
+            raise sources.SourceError("--space is for functions; tilefarm.tune_relax takes spaces of a model")
+    elif source.module is not None:
         body |= _of_python(client, source, arguments, body["target"])
     elif arguments.space:
         raise sources.SourceError("--space names a function of a .py file")
     return client.submit_body(body, idempotency_key=arguments.idempotency_key)
+
+
+def _weightless(source: sources.Source) -> Any:
+    """A model's JSON graph with one zero in place of each weight."""
+    found = source.body["module"] if source.module is None else _saved(source.module)
+    try:
+        return fold_weights(json.loads(found) if isinstance(found, str) else found)
+    except (ValueError, KeyError, TypeError) as error:
+        raise sources.SourceError(f"the model's JSON does not read: {error}") from error
+
+
+def _saved(mod: Any) -> str:
+    import tvm
+
+    return str(tvm.ir.save_json(mod))
 
 
 def _of_python(
