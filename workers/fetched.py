@@ -28,6 +28,10 @@ class FetchedKernels:
     client: ArtifactClient
     store: ArtifactStore
 
+    @property
+    def directory(self) -> Path:
+        return self.store.directory
+
     def fetch(self, sha256: str, *, unwanted: Callable[[], bool]) -> None:
         """See to it that `get` has it. Raises ArtifactLost, ArtifactUnwanted."""
         if self.get(sha256) is not None:

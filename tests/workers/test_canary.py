@@ -109,7 +109,7 @@ def farm() -> Iterator[tuple[Farm, Proxy]]:
         farm = Farm(
             home,
             TILEFARM_BROKER_URL=proxy.url,
-            TILEFARM_WORKER_CANARY_SECS="0.5",
+            TILEFARM_WORKER_CANARY_SECS="2",
             TILEFARM_WORKER_SELFTEST_SECS="0",
         )
         try:
