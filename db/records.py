@@ -45,8 +45,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Near:
-    """A published record of an asked workload, for another target or TVM version."""
+    """The newest published record of an asked workload for another target or TVM version."""
 
+    record_id: int
     shash: str
     target: dict[str, Any]
     target_key: str
@@ -117,18 +118,35 @@ def current_records(
 
 
 def near_records(session: Session, shashes: Collection[str]) -> list[Near]:
-    """What there is for these workloads elsewhere, the newest first."""
-    statement = (
-        select(WorkloadRow.shash, TargetRow.canonical, TargetRow.key, RecordRow.tvm_version)
-        .join(RecordRow, RecordRow.workload_id == WorkloadRow.id)
-        .join(TargetRow, TargetRow.id == RecordRow.target_id)
+    """What there is for these workloads elsewhere, the newest first; one for each target and TVM version."""
+    newest = (
+        select(
+            func.max(RecordRow.id).label("record_id"),
+            RecordRow.workload_id,
+            RecordRow.target_id,
+            RecordRow.tvm_version,
+        )
+        .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
         .where(WorkloadRow.shash.in_(shashes), RecordRow.state == RecordState.PUBLISHED)
-        .order_by(RecordRow.id.desc())
+        .group_by(RecordRow.workload_id, RecordRow.target_id, RecordRow.tvm_version)
+        .subquery()
+    )
+    statement = (
+        select(
+            newest.c.record_id, WorkloadRow.shash, TargetRow.canonical, TargetRow.key, newest.c.tvm_version
+        )
+        .join(WorkloadRow, WorkloadRow.id == newest.c.workload_id)
+        .join(TargetRow, TargetRow.id == newest.c.target_id)
+        .order_by(newest.c.record_id.desc())
     )
     return [
-        Near(shash=shash, target=target, target_key=key, tvm_version=tvm_version)
-        for shash, target, key, tvm_version in session.execute(statement)
+        Near(record_id=record_id, shash=shash, target=target, target_key=key, tvm_version=tvm_version)
+        for record_id, shash, target, key, tvm_version in session.execute(statement)
     ]
+
+
+def read_records(session: Session, record_ids: Collection[int]) -> list[Record]:
+    return _records(session, _query().where(RecordRow.id.in_(record_ids)))
 
 
 def read_record(session: Session, record_id: int) -> Record | None:

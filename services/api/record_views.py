@@ -2,11 +2,13 @@
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Mapping
 
+from checks.target_family import NearRule
 from db.imports import Progress
 from db.records import Record
-from services.api.schemas_records import FoundRecord, RecordView, VerificationView
+from services.api.schemas_records import FoundRecord, NearRecord, RecordView, VerificationView
 from services.api.views import gflops
 
 
@@ -45,6 +47,11 @@ def found_record(record: Record, trace: object) -> FoundRecord:
         signing_key_id=record.signing_key_id,
         etag=record_etag(record),
     )
+
+
+def near_record(record: Record, rule: NearRule) -> NearRecord:
+    found = found_record(record, json.loads(record.trace))
+    return NearRecord(**found.model_dump(), rule=rule, target=record.target, target_key=record.target_key)
 
 
 def record_etag(record: Record) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from checks.target_family import NearRule
 from db.imports import Verification
 from db.states import Outcome, RecordState
 from services.api.schemas import MAX_BIGINT, PlainName, TargetRequest
@@ -33,6 +34,8 @@ class Lookup(_Request):
     target: TargetRequest
     tvm_version: TvmVersion
     workloads: list[Shash] = Field(max_length=10_000)
+    #: Rules by which, for a workload without a record, a record of a near target may be answered beside it.
+    near: list[NearRule] = Field(default_factory=list, max_length=8)
 
 
 class FoundRecord(_Response):
@@ -52,6 +55,15 @@ class FoundRecord(_Response):
     etag: str
 
 
+class NearRecord(FoundRecord):
+    """A record of another target than was asked, by a rule that was asked for."""
+
+    rule: NearRule
+    #: Canonical; the record, and its signature, are for this one.
+    target: dict[str, Any]
+    target_key: str
+
+
 class Missing(_Response):
     shash: str
     #: What there is instead: another target or TVM version of the same workload.
@@ -64,6 +76,8 @@ class LookupAnswer(_Response):
     target_key: str
     records: dict[str, list[FoundRecord]]
     missing: list[Missing]
+    #: Of missing workloads; empty unless `near` names a rule. Never an exact record.
+    near: dict[str, NearRecord] = Field(default_factory=dict)
 
 
 class VerificationView(_Response):

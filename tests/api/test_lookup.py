@@ -187,3 +187,45 @@ def test_the_real_client_and_the_real_service_agree(service, api, engine, job, t
     assert isinstance(first[UNKNOWN], answers.Missing)
     # Confirmed, so that it is fresh once more.
     assert all(path.stat().st_mtime > 1.1e9 for path in tmp_path.glob("*/*"))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"num-cores": 4}, "num-cores"),
+        ({"mcpu": "haswell"}, "mcpu-family"),
+        ({"mcpu": "x86-64-v4"}, None),
+        ({"mcpu": "haswell", "num-cores": 4}, None),
+        ({"mattr": ["+avx512f"]}, None),
+    ],
+)
+def test_a_near_record_stands_apart_and_only_where_its_rule_was_named(api, engine, job, change, rule):
+    shash = job["tasks"][0]["workload"]
+    publish(engine, job["id"], latency_secs=1e-3)
+    newest = publish(engine, job["id"], latency_secs=2e-4)
+    asked = {"target": {**TARGET, **change}, "tvm_version": TVM, "workloads": [shash, UNKNOWN]}
+
+    def near(*rules):
+        answer = api("POST", "/v1/lookup", as_="consumer", json={**asked, "near": list(rules)}).json()
+        assert answer["records"] == {}
+        return answer["near"]
+
+    assert near() == {}
+    found = near("num-cores", "mcpu-family")
+    if rule is None:
+        assert found == {}
+        return
+    assert found.keys() == {shash}
+    told = found[shash]
+    assert (told["rule"], told["record_id"], told["target"]) == (rule, newest, TARGET)
+    assert near(*({"num-cores", "mcpu-family"} - {rule})) == {}
+    assert near(rule) == found
+
+
+def test_of_near_records_the_nearest_number_of_cores_wins(api, engine):
+    for cores in (1, 8, 64):
+        publish(engine, api.submit(target={**TARGET, "num-cores": cores}).json()["id"])
+    shash = api.submit().json()["tasks"][0]["workload"]
+    asked = {"target": {**TARGET, "num-cores": 6}, "tvm_version": TVM, "workloads": [shash]}
+    answer = api("POST", "/v1/lookup", as_="consumer", json={**asked, "near": ["num-cores"]}).json()
+    assert answer["near"][shash]["target"]["num-cores"] == 8

@@ -3,6 +3,8 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -12,8 +14,12 @@ from tvm import relax
 from tvm.s_tir.meta_schedule.relax_integration import compile_relax
 from tvm.target import Target
 
-from tests.client.conftest import TARGET, FakeService, database
+import tilefarm
+from tests.client.conftest import TARGET, FakeService, database, record
+from tilefarm import module
 from tilefarm import target as targets
+from tilefarm.cli import sources
+from tilefarm.space import trace_json
 
 DEADLINE_SECS = 0.3
 
@@ -85,8 +91,22 @@ def another_tasks_record(request: httpx.Request) -> httpx.Response:
         one_byte_a_second,
         another_tasks_record,
         lambda _: httpx.Response(500, content=b"<html>"),
+        lambda _: httpx.Response(200, content=b"<html>it works</html>"),
+        lambda _: httpx.Response(200, json={"records": [1], "target": 7}),
+        lambda _: httpx.Response(200, json=[None]),
+        lambda _: httpx.Response(200, content=b'{"records":' + b"[" * 100_000),
     ],
-    ids=["killed", "hung", "slow", "another task's", "500"],
+    ids=[
+        "killed",
+        "hung",
+        "slow",
+        "another task's",
+        "500",
+        "HTML",
+        "wrong JSON",
+        "a list",
+        "endless nesting",
+    ],
 )
 def test_whatever_the_service_does_the_model_compiles(
     fault: Callable[[httpx.Request], httpx.Response],
@@ -103,3 +123,39 @@ def test_a_model_is_one_request(service: FakeService) -> None:
     assert compiled_right(db)
     assert [len(body["workloads"]) for body in service.bodies()] == [2]
     assert db.stats().misses == 2
+
+
+def test_the_static_shape_tuning_pipeline_takes_records_unchanged(
+    service: FakeService, tmp_path: Path
+) -> None:
+    """Its functions are missed first; then the service knows the matmul, and the pipeline schedules that."""
+
+    def run() -> tuple[Any, list[tilefarm.Miss]]:
+        missed: list[tilefarm.Miss] = []
+        db = database(service, on_miss=missed.append, cache_dir=tmp_path / f"cache-{len(service.records)}")
+        with Target(TARGET) as target, db:
+            pipeline = relax.get_pipeline(
+                "static_shape_tuning", total_trials=0, target=target, work_dir=str(tmp_path)
+            )
+            lowered = pipeline(model())
+        db.close()
+        return lowered, missed
+
+    _, missed = run()
+    assert len(missed) == 2
+    (fused,) = [miss for miss in missed if "matmul" in miss.function]
+    ready = sources.read(Path(str(fused.command).split()[-1]))
+    canonical = module.workload_of(sources.module_of(ready)).module
+    schedule = tvm.s_tir.Schedule(module.copy_of(canonical))
+    schedule.parallel(schedule.get_loops(schedule.get_sblock("matmul"))[0])
+    service.records[str(fused.shash)] = record(module=module.to_json(canonical), trace=trace_json(schedule))
+    lowered, missed = run()
+    assert all("matmul" not in miss.function for miss in missed)
+    assert len(missed) == 1
+    scheduled = {
+        str(variable.name_hint)
+        for variable, func in lowered.functions_items()
+        if isinstance(func, tvm.tirx.PrimFunc) and module.is_scheduled(func)
+    }
+    assert scheduled == {fused.function}
+    assert "T.parallel" in lowered[fused.function].script()

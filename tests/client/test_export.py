@@ -15,6 +15,7 @@ from tests.client.conftest import TARGET, FakeService, MMRelu, database, record
 from tests.client.test_cli import PYTHON, module_file, run
 from tests.client.test_database import SHASH, compiled
 from tilefarm import module
+from tilefarm import target as targets
 
 __all__ = ["module_file"]
 WORDS = ("--target", json.dumps(TARGET))
@@ -96,6 +97,20 @@ def test_coverage_tells_hits_and_misses_by_workload(
     assert (task["result"], task["functions"], task["weight"]) == ("hit", ["mm_relu"], 1)
     assert task["latency_secs"] == pytest.approx(1.05e-5)
     assert task["age_secs"] > 86_400
+    known = farm.records.pop(str(task["workload"]))
+    other = {**TARGET, "num-cores": 4}
+    near = known | {"rule": "num-cores", "target": other, "target_key": targets.key(other)}
+
+    def look_up(request: httpx.Request) -> httpx.Response:
+        answer = farm._lookup(json.loads(request.content))
+        return httpx.Response(200, json=answer | {"near": {task["workload"]: near}})
+
+    farm.routes["POST /v1/lookup"] = look_up
+    assert run(farm, "coverage", str(module_file), *WORDS, "--near", "num-cores") == 0
+    printed = capsys.readouterr().out
+    assert "near (num-cores)" in printed
+    assert printed.endswith("0 % of the functions are tuned\n")
+    del farm.routes["POST /v1/lookup"]
     source = tmp_path / "kernels.py"
     source.write_text(PYTHON + "\nagain = triple\n")
     assert run(farm, "coverage", str(source), *WORDS, "--min-percent", "50") == 5

@@ -17,6 +17,7 @@ from tilefarm.errors import (
     ImportFilesError,
     JobFailedError,
     LockError,
+    MissingExtraError,
     ModuleError,
     NotConfiguredError,
     OfflineError,
@@ -26,7 +27,9 @@ from tilefarm.errors import (
     TargetError,
     TilefarmError,
     TraceError,
+    TvmPairError,
 )
+from tilefarm.frontends import from_onnx, from_torch
 from tilefarm.jobs import Job
 from tilefarm.miss import Miss
 from tilefarm.model_tuning import tune_relax
@@ -54,6 +57,7 @@ __all__ = [
     "Limits",
     "LockError",
     "Miss",
+    "MissingExtraError",
     "ModuleError",
     "NotConfiguredError",
     "OfflineError",
@@ -66,8 +70,11 @@ __all__ = [
     "TargetError",
     "TilefarmError",
     "TraceError",
+    "TvmPairError",
     "__version__",
     "connect",
+    "from_onnx",
+    "from_torch",
     "submit",
     "tune_relax",
     "tune_tir",

@@ -143,6 +143,18 @@ class Client:
         body = {"target": target, "tvm_version": tvm_version, "workloads": list(workloads)}
         return self.http.ask("/v1/lookup", body)
 
+    def lookup_near(
+        self, target: Mapping[str, Any], *, tvm_version: str, workloads: Sequence[str], rules: Sequence[str]
+    ) -> dict[str, Any]:
+        """As `lookup`, with {"near": {shash: record with its rule and target}} of what is missing."""
+        body = {
+            "target": dict(target),
+            "tvm_version": tvm_version,
+            "workloads": list(workloads),
+            "near": list(rules),
+        }
+        return self.http.ask("/v1/lookup", body)
+
     def import_records(
         self,
         module: str,

@@ -1,11 +1,12 @@
 """`tilefarm.connect`: one line between a compiler and the service's records. It asks nothing yet."""
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import httpx
 
-from tilefarm import lockfile, summary
+from tilefarm import lockfile, pairs, summary
 from tilefarm.answers import Answering
 from tilefarm.breaker import CircuitBreaker
 from tilefarm.cache import DiskCache
@@ -15,6 +16,7 @@ from tilefarm.errors import NotConfiguredError
 from tilefarm.lookups import Lookups
 from tilefarm.miss import OnMiss
 from tilefarm.misses import Misses
+from tilefarm.near import NearHits, NearRule
 from tilefarm.settings import Settings
 from tilefarm.signatures import PublicKeys, Verifier
 from tilefarm.submitting import Submitter
@@ -36,6 +38,7 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
     mode: Mode = "read",
     on_miss: OnMiss = "warn",
     public_key: PublicKeys | None = None,
+    near: Sequence[NearRule] = (),
     lock: str | os.PathLike[str] | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> "RemoteDatabase":
@@ -48,16 +51,18 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
     is sent what was missed, and nobody waits), or a function that takes a tilefarm.Miss. `lock` names a lock
     file (default: TILEFARM_LOCK), which then alone answers. `public_key` (default: TILEFARM_PUBLIC_KEY) is
     one key or several, as `tilefarm-server key show` prints them, or PEM: then only a record that one of them
-    signed is one, wherever it was kept.
+    signed is one, wherever it was kept. `near` names rules by which, where there is no exact record, one of
+    another target may be used: "num-cores", "mcpu-family"; each use is logged and counted apart.
 
     A service that is away is no error here: queries then answer None, and after the first that waited in vain
     the next do not wait, for half a minute. Raises NotConfiguredError where no service is named or a key does
-    not read, LockError where the lock file does not read.
+    not read, TvmPairError where TVM would crash, LockError where the lock file does not read.
     """
-    from tilefarm.database import RemoteDatabase
-
     _check(mode, on_miss)
     settings = Settings.load(url=url, token=token, timeout_secs=timeout_secs, cache_dir=cache_dir, lock=lock)
+    pairs.require_safe(settings.cache_dir)
+    from tilefarm.database import RemoteDatabase
+
     locked = None if settings.lock is None else lockfile.read(settings.lock)
     needs_service = mode != "offline" and locked is None
     client = None
@@ -67,11 +72,9 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
         )
     service_url = settings.url or "offline"
     cache = DiskCache.of_service(settings.cache_dir, service_url, max_bytes=settings.cache_max_bytes)
+    breaker = CircuitBreaker(cooling_secs=COOLING_SECS)
     answering: Answering = locked or Lookups(
-        client,
-        timeout_secs=settings.timeout_secs,
-        breaker=CircuitBreaker(cooling_secs=COOLING_SECS),
-        cache=cache,
+        client, timeout_secs=settings.timeout_secs, breaker=breaker, cache=cache
     )
     return RemoteDatabase(
         client,
@@ -85,8 +88,18 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
             cache_dir=settings.cache_dir,
             submitter=Submitter(client) if client is not None and on_miss == "submit" else None,
         ),
+        near=_near(client if locked is None else None, near, settings.timeout_secs, breaker),
         verifier=Verifier.of(settings.public_key if public_key is None else public_key),
     )
+
+
+def _near(
+    client: Client | None, rules: Sequence[NearRule], timeout_secs: float, breaker: CircuitBreaker
+) -> NearHits | None:
+    """None without rules, and where a lock file or the cache alone answers: what they hold is exact."""
+    if not rules or client is None:
+        return None
+    return NearHits(client, rules, timeout_secs=timeout_secs, breaker=breaker)
 
 
 def _check(mode: str, on_miss: OnMiss) -> None:

@@ -23,6 +23,7 @@ from tilefarm.client import Client
 from tilefarm.contributing import Contributor
 from tilefarm.errors import ModuleError, OfflineError, ProblemError, ServiceError, SignatureError, TargetError
 from tilefarm.misses import Misses
+from tilefarm.near import NearHits
 from tilefarm.signatures import Verifier
 from tilefarm.stats import Counters, Stats
 from tilefarm.union import OrderedUnionDatabase
@@ -43,7 +44,7 @@ class _Asked:
 class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
     """Made by `tilefarm.connect`. Methods beyond MetaSchedule's: target, prefetch, refresh, stats, close."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - made by `connect` alone
         self,
         client: Client | None,
         answering: Answering,
@@ -54,6 +55,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         misses: Misses,
         contributor: Contributor | None,
         verifier: Verifier | None = None,
+        near: NearHits | None = None,
     ) -> None:
         """`client` is None where no request may be made."""
         super().__init__()
@@ -66,6 +68,8 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         self._counters = counters
         self._misses = misses
         self._verifier = verifier
+        self._near = near
+        self._near_told: set[str] = set()
         self._distrusted: set[str] = set()
 
     def query_tuning_record(self, mod: Any, target: Any, workload_name: str | None = None) -> Any:
@@ -142,6 +146,8 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         """After tuning: what was found or missed until now is confirmed before it counts again."""
         self._answering.refresh()
         self._misses.forget()
+        if self._near is not None:
+            self._near.forget()
 
     def stats(self) -> Stats:
         return self._counters.snapshot()
@@ -174,6 +180,9 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
             return None
         shash = asked.workload.shash
         answer = self._trusted(self._ask(asked.target, [shash, *self._along(asked)])[shash], asked)
+        near = self._near_hit(asked, answer, name)
+        if near is not None:
+            return near
         if not isinstance(answer, Record):
             self._counters.add(**{"misses" if isinstance(answer, Missing) else "errors": 1})
             self._misses.told(asked.workload, asked.target, answer, name)
@@ -182,12 +191,32 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         self._counters.add(hits=1)
         return found
 
-    def _trusted(self, answer: Answer, asked: _Asked) -> Answer:
-        """The answer, unless it is a record that nobody trusted has signed. Said once, whatever `on_miss`."""
+    def _near_hit(self, asked: _Asked, answer: Answer, name: str | None) -> applied.Applied | None:
+        """Where a near record is wanted, there and good; else the miss goes its way."""
+        if self._near is None or not isinstance(answer, Missing):
+            return None
+        shash = asked.workload.shash
+        found = self._near.ask(
+            asked.target, tvm_version=module.tvm_version(), workloads=[shash, *self._others()]
+        )[shash]
+        if found is None or not isinstance(self._trusted(found.record, asked, found.target), Record):
+            return None
+        hit = applied.apply(found.record, asked.workload)
+        if shash not in self._near_told:
+            self._near_told.add(shash)
+            _log.warning("no exact record for %s (workload %s): %s", name, shash, found)
+        self._counters.add(near=1)
+        return hit
+
+    def _trusted(self, answer: Answer, asked: _Asked, target: Mapping[str, Any] | None = None) -> Answer:
+        """The answer, unless it is a record that nobody trusted has signed. Said once, whatever `on_miss`.
+
+        `target` is the record's where it is near.
+        """
         if self._verifier is None or not isinstance(answer, Record):
             return answer
         try:
-            self._verifier.check(answer, target_key=targets.key(asked.target))
+            self._verifier.check(answer, target_key=targets.key(target or asked.target))
         except SignatureError as error:
             if str(error) not in self._distrusted:
                 self._distrusted.add(str(error))
@@ -203,6 +232,10 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         shash, version = asked.workload.shash, module.tvm_version()
         if not self._answering.would_wait(asked.target, tvm_version=version, workload=shash):
             return []
+        return self._others()
+
+    def _others(self) -> list[str]:
+        """The functions of the module that is being compiled, where it can be seen."""
         try:
             mod = visible.module_being_compiled()
             return [] if mod is None else _shashes(mod)

@@ -2,7 +2,8 @@
 
 TilefarmError
  ├── NotConfiguredError      no service is named, or a setting does not read
- │    └── LockError          a lock file does not read, or cannot be written
+ │    ├── LockError          a lock file does not read, or cannot be written
+ │    └── TvmPairError       this TVM with this tvm-ffi is known to crash
  ├── ExportError             what was to be exported cannot be written
  ├── ImportFilesError        what was to be imported is not there
  ├── ServiceError            something between us and an answer
@@ -38,12 +39,24 @@ class LockError(NotConfiguredError):
     """A lock file does not read, or cannot be written."""
 
 
+class TvmPairError(NotConfiguredError):
+    """TVM and tvm-ffi, as they are installed, crash together."""
+
+
 class ExportError(TilefarmError):
     """What was to be exported cannot be written."""
 
 
 class ImportFilesError(TilefarmError):
     """What was to be imported is not there."""
+
+
+class MissingExtraError(TilefarmError, ImportError):
+    """A front end's framework is not installed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"{package} is not installed: pip install 'tilefarm[{package}]'")
+        self.package = package
 
 
 class ServiceError(TilefarmError):

@@ -42,6 +42,8 @@ class Misses:
     def __init__(self, on_miss: OnMiss, *, cache_dir: Path, submitter: Submitter | None) -> None:
         self._on_miss = on_miss
         self._directory = cache_dir / "misses"
+        #: None until it was tried.
+        self._writable: bool | None = None
         self._submitter = submitter
         self._told: set[tuple[str, str, str]] = set()
         self._files: Background[_Job] = Background(_write_all, leave_secs=_LEAVE_SECS)
@@ -93,7 +95,9 @@ class Misses:
         """The command that would tune it; what it names is there, or soon will be."""
         path = self._directory / f"{saved.shash}-{targets.key(target)[:12]}.json"
         if not path.exists():
-            if not _is_writable(self._directory):
+            if self._writable is None:
+                self._writable = _is_writable(self._directory)
+            if not self._writable:
                 return submit_command(None, target)
             self._files.put(_Job(path=path, name=function, module=saved.text(), target=target))
         return submit_command(path, target)
@@ -125,13 +129,10 @@ def _is_writable(directory: Path) -> bool:
 def _write_all(jobs: list[_Job]) -> None:
     """Each whole or not at all: several compiles may miss the same workload at once."""
     for job in jobs:
-        body = {
-            "name": job.name,
-            "module": json.loads(graph.without_spans(job.module)),
-            "target": dict(job.target),
-            "max_trials": MAX_TRIALS,
-        }
+        rest = json.dumps({"name": job.name, "target": dict(job.target), "max_trials": MAX_TRIALS})
+        # The module is JSON already: parsing it once more would take the compile's time.
+        body = f'{{"module": {graph.without_spans(job.module)}, {rest[1:]}'
         try:
-            write_whole(job.path, json.dumps(body).encode())
+            write_whole(job.path, body.encode())
         except OSError as error:
             _log.warning("the missed module %s was not kept: %s", job.name, error)

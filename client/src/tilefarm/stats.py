@@ -9,6 +9,8 @@ from dataclasses import dataclass
 class Stats:
     #: Questions answered by a record.
     hits: int = 0
+    #: Questions answered by a near record (tilefarm.near), by a rule that was asked for.
+    near: int = 0
     #: Questions for which the service has no record.
     misses: int = 0
     #: Questions that went wrong: the service was away, or its record was refused.
@@ -20,13 +22,17 @@ class Stats:
 
     def __str__(self) -> str:
         return (
-            f"{self.hits} hits, {self.misses} misses, {self.errors} errors, "
+            f"{self.hits} hits, {self._near()}{self.misses} misses, {self.errors} errors, "
             f"{self.skipped} skipped, {self.total_secs:.3f} s in tilefarm"
         )
+
+    def _near(self) -> str:
+        return f"{self.near} near hits, " if self.near else ""
 
     def __add__(self, other: "Stats") -> "Stats":
         return Stats(
             hits=self.hits + other.hits,
+            near=self.near + other.near,
             misses=self.misses + other.misses,
             errors=self.errors + other.errors,
             skipped=self.skipped + other.skipped,
@@ -43,21 +49,15 @@ class Counters:
         self._stats = Stats()
         self._total = total
 
-    def add(
-        self, *, hits: int = 0, misses: int = 0, errors: int = 0, skipped: int = 0, total_secs: float = 0.0
-    ) -> None:
+    def add(self, **counts: float) -> None:
+        """`counts` are fields of Stats."""
         with self._lock:
             now = self._stats
             self._stats = dataclasses.replace(
-                now,
-                hits=now.hits + hits,
-                misses=now.misses + misses,
-                errors=now.errors + errors,
-                skipped=now.skipped + skipped,
-                total_secs=now.total_secs + total_secs,
+                now, **{name: getattr(now, name) + count for name, count in counts.items()}
             )
         if self._total is not None:
-            self._total.add(hits=hits, misses=misses, errors=errors, skipped=skipped, total_secs=total_secs)
+            self._total.add(**counts)
 
     def restart(self) -> "Counters":
         """From zero, as after a fork; what adds to it still does."""

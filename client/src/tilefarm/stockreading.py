@@ -8,6 +8,7 @@ import contextlib
 import json
 import math
 import re
+from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -75,7 +76,8 @@ class _Workloads:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._places = []
+        #: Eight bytes each: there may be millions.
+        self._places = array("Q")
         place = 0
         for line in file:
             self._places.append(place)

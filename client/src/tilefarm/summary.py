@@ -53,7 +53,7 @@ class _Process:
     def say(self) -> None:
         for (url, cache_dir, aloud), total in self._totals.items():
             stats = total.snapshot()
-            if stats.hits + stats.misses + stats.errors == 0:
+            if stats.hits + stats.near + stats.misses + stats.errors == 0:
                 continue
             missed = stats.misses + stats.errors > 0
             _log.log(logging.WARNING if missed and aloud else logging.INFO, "tilefarm %s: %s", url, stats)

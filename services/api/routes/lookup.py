@@ -7,21 +7,24 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import ValidationError
+from sqlalchemy.orm import Session
 
+from checks.target_family import distance, near_by
 from db.profiles import list_profiles
-from db.records import Near, current_records, near_records
+from db.records import Near, current_records, near_records, read_records
 from db.session import reading
 from db.targets import workers_alive
 from services.api.auth import AnyToken, RecordsReader
 from services.api.deps import EngineDep, IntakeDep, SettingsDep, TrafficDep
 from services.api.errors import InvalidError, NotFoundError
 from services.api.ids import ProfileName
-from services.api.record_views import found_record, lookup_etag
+from services.api.record_views import found_record, lookup_etag, near_record
 from services.api.schemas_records import (
     FoundRecord,
     Lookup,
     LookupAnswer,
     Missing,
+    NearRecord,
     ProfileList,
     ProfileView,
 )
@@ -92,6 +95,7 @@ def _answer(body: Lookup, shared: _Shared) -> LookupAnswer:
             found.setdefault(record.shash, []).append(found_record(record, json.loads(record.trace)))
         missing = [shash for shash in shashes if shash not in found]
         near = near_records(session, missing) if missing else []
+        nearest = _nearest(session, near, target, body)
     elsewhere = {each.shash for each in near}
     shared.traffic.note(
         target_key=target.key,
@@ -104,8 +108,30 @@ def _answer(body: Lookup, shared: _Shared) -> LookupAnswer:
         target=target.canonical,
         target_key=target.key,
         records=found,
+        near=nearest,
         missing=[_missing(shash, near, target, body.tvm_version) for shash in missing],
     )
+
+
+def _nearest(
+    session: Session, near: Iterable[Near], target: NamedTarget, body: Lookup
+) -> dict[str, NearRecord]:
+    """Of each missing workload the record of the nearest target, by the rules that were asked for."""
+    chosen: dict[str, Near] = {}
+    for found in near:
+        rule = near_by(target.canonical, found.target) if found.tvm_version == body.tvm_version else None
+        if rule is None or rule not in body.near:
+            continue
+        best = chosen.get(found.shash)
+        if best is None or distance(target.canonical, found.target) < distance(target.canonical, best.target):
+            chosen[found.shash] = found
+    records = read_records(session, {found.record_id for found in chosen.values()}) if chosen else []
+    answers = {}
+    for record in records:
+        rule = near_by(target.canonical, record.target)
+        assert rule is not None
+        answers[record.shash] = near_record(record, rule)
+    return answers
 
 
 def _parsed(target: str, tvm_version: str, workloads: str) -> Lookup:

@@ -20,8 +20,10 @@ class Row:
 
     functions: list[str]
     workload: str
-    #: hit, near (there is a record for another target or TVM, which no compile gets), or miss.
+    #: hit; near (there is a record for another target or TVM, which no compile gets, or, with `--near`, one
+    #: by the rule that `rule` names); or miss.
     result: str
+    rule: str | None
     #: How many functions of the file it stands for.
     weight: int
     latency_secs: float | None
@@ -41,6 +43,13 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--min-percent", type=float, default=0.0, help="exit 5 where less of the functions is tuned"
     )
+    command.add_argument(
+        "--near",
+        action="append",
+        default=[],
+        choices=["num-cores", "mcpu-family"],
+        help="show what connect(near=...) would use; repeatable",
+    )
     command.set_defaults(run=run)
 
 
@@ -54,7 +63,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise ModuleError(f"{arguments.file} has no PrimFunc that is not scheduled already")
     with arguments.connect() as client:
         target = targets.of_tvm(tune.tvm_target(arguments.target, client))
-        answer = client.lookup(target, tvm_version=module.tvm_version(), workloads=list(functions))
+        answer = client.lookup_near(
+            target, tvm_version=module.tvm_version(), workloads=list(functions), rules=arguments.near
+        )
     rows = [_row(shash, names, answer) for shash, names in functions.items()]
     total = sum(row.weight for row in rows)
     percent = 100.0 * sum(row.weight for row in rows if row.result == "hit") / total
@@ -67,14 +78,16 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _row(shash: str, names: list[str], answer: dict[str, Any]) -> Row:
     found = (answer.get("records") or {}).get(shash)
-    record = found[0] if found else {}
+    near = (answer.get("near") or {}).get(shash) or {}
+    record = found[0] if found else near
     nearest = next(
         (item.get("nearest") for item in answer.get("missing") or [] if item.get("shash") == shash), None
     )
     return Row(
         functions=names,
         workload=shash,
-        result="hit" if record else "near" if nearest else "miss",
+        result="hit" if found else "near" if near or nearest else "miss",
+        rule=near.get("rule"),
         weight=len(names),
         latency_secs=record.get("latency_secs"),
         age_secs=_age_secs(record.get("created_at")),
@@ -98,7 +111,7 @@ def _print(rows: list[Row], percent: float) -> None:
             (
                 ", ".join(row.functions),
                 row.workload,
-                row.result,
+                row.result if row.rule is None else f"{row.result} ({row.rule})",
                 row.weight,
                 None if row.latency_secs is None else latency_text(row.latency_secs),
                 None if row.age_secs is None else duration_text(row.age_secs),

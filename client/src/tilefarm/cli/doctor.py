@@ -11,14 +11,12 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from tilefarm import pairs
 from tilefarm.cli import output
 from tilefarm.cli.exits import Exit
 from tilefarm.client import Client
 from tilefarm.errors import AuthError, NotConfiguredError, ServiceError
 from tilefarm.version import VERSION
-
-#: With these versions of apache-tvm-ffi, saving a module or tuning dies by SIGSEGV in ToJSONGraph.
-_CRASHING_FFI = "0.1.15"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +51,9 @@ def _tvm() -> Iterator[Check]:
     if tvm is None:
         yield Check(name="tvm", result="warning", detail="TVM is not installed here: submit JSON, not .py")
         return
-    if (ffi or "").startswith(_CRASHING_FFI):
-        detail = f"apache-tvm-ffi {ffi} crashes when a module is saved; install 0.1.14.post1"
-        yield Check(name="tvm", result="failed", detail=detail)
+    known = pairs.fault((tvm, ffi or ""))
+    if known is not None:
+        yield Check(name="tvm", result="failed", detail=known)
         return
     yield Check(name="tvm", result="ok", detail=f"apache-tvm {tvm}, apache-tvm-ffi {ffi}")
     yield Check(name="host", result="ok", detail=_host_cpu())

@@ -1,0 +1,80 @@
+"""Pairs of apache-tvm and apache-tvm-ffi that crash are refused before TVM is imported.
+
+A crash inside TVM takes the whole compiler down, and no guard of ours can catch it. Pairs that are known are
+known here; one that nobody has tried is tried once on a host, in a child of its own.
+"""
+
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tilefarm.cache import write_whole
+from tilefarm.errors import TvmPairError
+
+#: Tried by this release's tests.
+_GOOD = frozenset({("0.27.0.post1", "0.1.14.post1")})
+#: Saving a module, and tuning, die by SIGSEGV in ToJSONGraph with these.
+_CRASHING_FFI = ("0.1.15",)
+_TRIAL_SECS = 120.0
+#: A small module there and back, as every miss and every tuning run does it.
+_TRIAL = """
+import tvm
+from tvm import te
+a = te.placeholder((8,), name="A")
+b = te.compute((8,), lambda i: a[i] + 1.0, name="B")
+mod = tvm.IRModule({"main": te.create_prim_func([a, b])})
+tvm.ir.load_json(tvm.ir.save_json(mod))
+"""
+
+
+def installed() -> tuple[str, str] | None:
+    """The versions of TVM and its FFI, from metadata; None where TVM is not installed by a package."""
+    try:
+        return version("apache-tvm"), version("apache-tvm-ffi")
+    except PackageNotFoundError:
+        return None
+
+
+def fault(pair: tuple[str, str]) -> str | None:
+    """What is known against a pair."""
+    if pair not in _GOOD and pair[1].startswith(_CRASHING_FFI):
+        cure = "install apache-tvm-ffi==0.1.14.post1"
+        return f"apache-tvm-ffi {pair[1]} crashes when a module is saved; {cure}"
+    return None
+
+
+def require_safe(cache_dir: Path, *, pair: tuple[str, str] | None = None) -> None:
+    """TvmPairError where the installed pair crashes, or `pair` in its place.
+
+    A build of the team's own, without a package's metadata, is theirs to vouch for.
+    """
+    found = pair or installed()
+    if found is None or found in _GOOD:
+        return
+    known = fault(found)
+    if known is not None:
+        raise TvmPairError(known)
+    kept = cache_dir / "tvm-pairs" / f"{found[0]}-{found[1]}"
+    said = kept.read_text() if kept.is_file() else _try(kept)
+    if said != "ok":
+        names = f"apache-tvm {found[0]} with apache-tvm-ffi {found[1]}"
+        raise TvmPairError(f"{names} does not save a module: {said}")
+
+
+def _try(kept: Path) -> str:
+    """`ok`, or how the child died; kept for this user's next process."""
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", _TRIAL], capture_output=True, timeout=_TRIAL_SECS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"no trial: {error}"
+    code = ended.returncode
+    said = "ok" if code == 0 else f"signal {-code}" if code < 0 else f"exit code {code}"
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(kept, said.encode())
+    except OSError:
+        return said
+    return said
