@@ -177,7 +177,8 @@ class Shot:
             best = f"the best so far takes {token.best_latency_secs:.3g} s"
             text = f"stopped after {limit.alarm_secs:.3g} s; {best}"
             stopped = self._failed(Outcome.CUT_OFF, text, during="measure", since=since)
-            return replace(stopped, run_secs=(limit.alarm_secs,))
+            # It was a cold run: of a warm one it says no more than that the limit is passed.
+            return replace(stopped, run_secs=(limit.limit_secs,))
         return self._failed(Outcome.RUN_ERROR, _death("the run", error), during="measure", since=since)
 
 

@@ -18,6 +18,8 @@ _SHORT_CALL_SECS = 1e-3
 #: A probe beyond the limit is taken again so often: a short call may have met somebody else's time slice.
 _MOST_PROBES = 4
 _MOST_CALLS = 100_000
+#: The first call, cold, may take so many times as long as a warm one; only beyond that its candidate is slow.
+_COLD_RATIO = 1.5
 #: Repeats end when they have taken this share of the run's time limit.
 _BUDGET_SHARE = 0.5
 
@@ -35,7 +37,8 @@ def cut_off(policy: MeasurePolicy, best_latency_secs: float | None) -> CutOff | 
     if best_latency_secs is None:
         return None
     limit_secs = max(policy.cut_off_ratio * best_latency_secs, policy.least_cut_off_ms / 1e3)
-    return CutOff(limit_secs=limit_secs, alarm_secs=max(limit_secs, policy.least_alarm_ms / 1e3))
+    alarm_secs = max(_COLD_RATIO * limit_secs, policy.least_alarm_ms / 1e3)
+    return CutOff(limit_secs=limit_secs, alarm_secs=alarm_secs)
 
 
 def timed_call(call: Callable[[], None], limit: CutOff | None) -> float:
