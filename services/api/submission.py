@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
+from checks.space import named_space
 from checks.trace import TraceError, check_trace
 from db.idempotency import find_use, use_key
 from db.jobs import NewJob, insert_job
@@ -287,13 +288,16 @@ def _store_workloads(session: Session, taken: _Taken) -> list[int]:
 def _search_key(
     request: SubmitJob, taken: _Taken, function: TakenFunction, workload_id: int, target_id: int
 ) -> SearchKey:
+    space, space_hash = function.space, function.space_hash
+    if space is None:
+        space, space_hash = named_space(request.space)
     return SearchKey(
         workload_id=workload_id,
         target_id=target_id,
         target_key=taken.target.key,
         tvm_version=taken.tvm_version,
-        space=function.space,
-        space_hash=function.space_hash,
+        space=space,
+        space_hash=space_hash,
         strategy=request.strategy,
         seed=request.seed,
         policy=dataclasses.asdict(taken.options.policy_of(function.parameters)),
