@@ -1,0 +1,68 @@
+"""Workloads that no rule was developed on: other layouts, odd extents, epilogues. float32, N = 1 or 2."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bench.suite import Build, Workload
+from tuner.module import canonical_module, save_module
+from tuner.tvm_light import load_tvm
+
+
+def unseen(name: str) -> Workload:
+    """Loads TVM. Raises KeyError for a name that is not here."""
+    build = UNSEEN[name]
+    load_tvm()
+    from tvm import te
+    from tvm.s_tir.analysis import estimate_tir_flops
+
+    mod = canonical_module(te.create_prim_func(list(build())))
+    return Workload(name=name, module=save_module(mod), flops=float(estimate_tir_flops(mod)))
+
+
+def _conv2d_nchw(*shape: int) -> Build:
+    """(N, CI, H, W, CO, kernel, stride, padding)."""
+
+    def build() -> Sequence[Any]:
+        from tvm import te, topi
+
+        batch, channels, height, width, filters, kernel, stride, padding = shape
+        data = te.placeholder((batch, channels, height, width), name="data")
+        weight = te.placeholder((filters, channels, kernel, kernel), name="weight")
+        return data, weight, topi.nn.relu(topi.nn.conv2d_nchw(data, weight, stride, padding, 1))
+
+    return build
+
+
+def _matmul(batch: int, rows: int, columns: int, depth: int) -> Build:
+    def build() -> Sequence[Any]:
+        from tvm import te
+
+        a = te.placeholder((batch, rows, depth), name="A")
+        b = te.placeholder((batch, depth, columns), name="B")
+        bias = te.placeholder((columns,), name="bias")
+        k = te.reduce_axis((0, depth), name="k")
+        c = te.compute((batch, rows, columns), lambda n, i, j: te.sum(a[n, i, k] * b[n, k, j], axis=k))
+        return a, b, bias, te.compute(c.shape, lambda n, i, j: te.max(c[n, i, j] + bias[j], 0.0), name="out")
+
+    return build
+
+
+def _conv2d_nhwc(*shape: int) -> Build:
+    """(N, H, W, CI, CO, kernel, stride, padding, dilation, groups)."""
+
+    def build() -> Sequence[Any]:
+        from tvm.s_tir.meta_schedule.testing import te_workload
+
+        return tuple(te_workload.conv2d_nhwc(*shape))
+
+    return build
+
+
+UNSEEN: dict[str, Build] = {
+    "NCHW-3x3": _conv2d_nchw(1, 96, 27, 27, 128, 3, 1, 1),
+    "NCHW-stem": _conv2d_nchw(1, 3, 112, 112, 32, 7, 2, 3),
+    "NHWC-17": _conv2d_nhwc(1, 17, 17, 160, 192, 3, 1, 1, 1, 1),
+    "NHWC-G8": _conv2d_nhwc(2, 20, 20, 128, 256, 3, 1, 1, 1, 8),
+    "BMM-bias": _matmul(6, 197, 197, 64),
+    "GMM-prime": _matmul(1, 241, 509, 769),
+}
