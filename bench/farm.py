@@ -13,7 +13,7 @@ import httpx
 from db.states import JobState, Outcome, Purpose, TrialState
 from services.server.launch import launch
 
-_POLL_SECS = 0.1
+_POLL_SECS = 0.25
 _PAGE = 200
 
 
