@@ -14,7 +14,7 @@ from workers.artifacts import ArtifactStore
 from workers.device import find_device
 from workers.holding import Holding
 from workers.measure import Measurer
-from workers.messages import MeasureChunk, MeasurePolicy, TrialOrder, TrialOutcome, TrialStarted, pack_text
+from workers.messages import MeasureChunk, MeasurePolicy, TrialOrder, TrialOutcome, pack_text
 from workers.reference import ReferenceCache
 from workers.settings import WorkerSettings
 
@@ -68,7 +68,7 @@ class Measuring:
         )
         return sorted(self._outcomes, key=lambda outcome: outcome.trial_id)
 
-    def _publish(self, obj: TrialStarted | TrialOutcome) -> None:
+    def _publish(self, obj: object) -> None:
         if isinstance(obj, TrialOutcome):
             self._outcomes.append(obj)
 
