@@ -14,6 +14,7 @@ from bench import (
     models,
     pages,
     policy,
+    search,
     space,
     strategies,
     versus,
@@ -22,6 +23,7 @@ from bench import (
 _COMMANDS = {
     "stock": (versus, "the service against stock ms.tune_tir"),
     "strategies": (strategies, "evolution against random search at equal trials"),
+    "search": (search, "what a search costs by itself, and what it finds"),
     "space": (space, "stock's design space against ours at equal trials"),
     "policy": (policy, "rank agreement of the measure policy with a long careful reference"),
     "lookup": (lookup, "the compile-time database against stock JSONDatabase"),
