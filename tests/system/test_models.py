@@ -19,7 +19,8 @@ def test_the_classrooms_mlp_end_to_end(service: Service) -> None:
 
     model = models()["mlp"]()
     graph = fold_weights(json.loads(tvm.ir.save_json(model.bound())))
-    job = service.submit({"module": graph, "target": "local", "max_trials": 12, "seed": 41, "name": "mlp"})
+    budget = {"max_trials": 16, "max_trials_per_task": 8}
+    job = service.submit({"module": graph, "target": "local", "seed": 41, "name": "mlp", **budget})
     assert {task["name"]: task["weight"] for task in job["tasks"]} == {
         "fused_matmul1_add1": 1.0,
         "fused_matmul_add_relu": 1.0,
