@@ -41,7 +41,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if dialect.name == "sqlite":
-            return datetime.strptime(value, _SQLITE_FORMAT).replace(tzinfo=UTC)
+            return datetime.fromisoformat(value).replace(tzinfo=UTC)
         result: datetime = value.astimezone(UTC)
         return result
 

@@ -14,6 +14,8 @@ from db.clock import secs_since
 from db.states import Outcome, Purpose
 from db.tables import TrialRow
 
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Improvement:
@@ -87,8 +89,11 @@ def curve_mark(session: Session, search_id: int) -> tuple[int, datetime | None]:
     return found[0], found[1]
 
 
-def points(session: Session, search_id: int) -> list[Point]:
-    """Every search trial of a search that has an Outcome, in the order in which they were made."""
+def points(session: Session, search_id: int, *, done_after: datetime | None = None) -> list[Point]:
+    """Every search trial of a search that has an Outcome, in the order in which they were made.
+
+    With `done_after` only those that were done since then; they are numbered among themselves.
+    """
     statement = (
         select(
             TrialRow.id,
@@ -106,17 +111,23 @@ def points(session: Session, search_id: int) -> list[Point]:
         )
         .order_by(TrialRow.id)
     )
+    if done_after is not None:
+        statement = statement.where(TrialRow.done_at > done_after)
+    # By place, not by name: a long search has 100,000 of them.
     return [
         Point(
-            trial_id=row.id,
+            trial_id=trial_id,
             number=number,
-            outcome=Outcome(row.outcome),
-            latency_secs=row.latency_secs,
-            predicted_score=row.predicted_score,
-            round=row.round,
-            done_at=row.done_at,
+            outcome=_OUTCOMES[outcome],
+            latency_secs=latency_secs,
+            predicted_score=score,
+            round=round_,
+            done_at=done_at,
         )
-        for number, row in enumerate(session.execute(statement), 1)
+        for number, (trial_id, outcome, latency_secs, score, round_, done_at) in enumerate(
+            session.execute(statement), 1
+        )
+        if outcome is not None and done_at is not None
     ]
 
 

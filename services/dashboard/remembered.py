@@ -13,15 +13,16 @@ Value = TypeVar("Value")
 
 
 class Remembered:
-    """The newest value of each key, with the mark of the rows that it was made of."""
+    """The newest value of each key, with the mark of the rows that it was made of; those asked for last."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, kept: int = _KEPT) -> None:
+        self._kept = kept
         self._lock = threading.Lock()
         self._values: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
         self._makers: dict[Hashable, threading.Lock] = {}
 
-    def get(self, key: Hashable, mark: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of this mark; made once, however many ask at the same time."""
+    def get(self, key: Hashable, mark: Hashable, make: Callable[[Value | None], Value]) -> Value:
+        """The value of this mark; made once, however many ask at the same time, of the one before."""
         with self._lock:
             maker = self._makers.setdefault(key, threading.Lock())
         with maker:
@@ -30,7 +31,7 @@ class Remembered:
             if known is not None and known[0] == mark:
                 found: Value = known[1]
                 return found
-            value = make()
+            value = make(None if known is None else known[1])
             self._keep(key, mark, value)
             return value
 
@@ -38,6 +39,6 @@ class Remembered:
         with self._lock:
             self._values[key] = (mark, value)
             self._values.move_to_end(key)
-            while len(self._values) > _KEPT:
+            while len(self._values) > self._kept:
                 gone, _ = self._values.popitem(last=False)
                 self._makers.pop(gone, None)

@@ -2,6 +2,9 @@
 
 import json
 from collections.abc import Hashable
+from dataclasses import replace
+from datetime import timedelta
+from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -30,18 +33,31 @@ from services.dashboard.views.tasks import task_not_found
 data = APIRouter(include_in_schema=False)
 #: Of the explorer: the fastest trials, a sample of all, and the axes that tell most.
 _FASTEST, _SAMPLE, _AXES = 120, 180, 8
+#: A search of 100,000 trials takes some 20 MB.
+_KEPT_SEARCHES = 8
+#: A transaction that records a trial takes less.
+_OVERLAP = timedelta(seconds=60)
+_BY_ID = attrgetter("trial_id")
 
 
-def _remembered(request: Request) -> Remembered:
+class _Numbers:
+    """What is drawn, by chart; and the trials that it is drawn from, of the few searches looked at last."""
+
+    def __init__(self) -> None:
+        self.drawn = Remembered()
+        self.points = Remembered(kept=_KEPT_SEARCHES)
+
+
+def _remembered(request: Request) -> _Numbers:
     """That of the app: its engine's rows."""
     state = request.app.state
     if getattr(state, "remembered_for", None) is not state.engine:
-        state.remembered, state.remembered_for = Remembered(), state.engine
-    found: Remembered = state.remembered
+        state.remembered, state.remembered_for = _Numbers(), state.engine
+    found: _Numbers = state.remembered
     return found
 
 
-RememberedDep = Annotated[Remembered, Depends(_remembered)]
+RememberedDep = Annotated[_Numbers, Depends(_remembered)]
 
 
 @data.get("/tasks/{task_id}/curve")
@@ -52,11 +68,15 @@ def curve(
     del who
     with reading(engine) as session:
         task = _task(session, task_id)
-        drawn = remembered.get(
-            ("curve", task.search_id),
-            curve_mark(session, task.search_id),
-            lambda: _columns(points(session, task.search_id)),
-        )
+        mark = curve_mark(session, task.search_id)
+
+        def read(known: list[Point] | None) -> list[Point]:
+            return _grown(session, task.search_id, known, count=mark[0])
+
+        def draw(_before: dict[str, Any] | None) -> dict[str, Any]:
+            return _columns(remembered.points.get(task.search_id, mark, read))
+
+        drawn = remembered.drawn.get(("curve", task.search_id), mark, draw)
         lines = _lines(session, task)
     return _json(request, {**drawn, **lines})
 
@@ -70,15 +90,15 @@ def decisions(
     return _json(request, decisions_of_task(engine, task_id, remembered))
 
 
-def decisions_of_task(engine: EngineDep, task_id: int, remembered: Remembered) -> dict[str, Any]:
+def decisions_of_task(engine: EngineDep, task_id: int, remembered: _Numbers) -> dict[str, Any]:
     with reading(engine) as session:
         task = _task(session, task_id)
         mark: Hashable = curve_mark(session, task.search_id)
-        return remembered.get(
-            ("decisions", task.search_id),
-            mark,
-            lambda: _decisions(traced_trials(session, task.search_id, fastest=_FASTEST, sample=_SAMPLE)),
-        )
+
+        def read(_before: dict[str, Any] | None) -> dict[str, Any]:
+            return _decisions(traced_trials(session, task.search_id, fastest=_FASTEST, sample=_SAMPLE))
+
+        return remembered.drawn.get(("decisions", task.search_id), mark, read)
 
 
 @data.get("/tasks/{task_id}/scripts")
@@ -139,6 +159,17 @@ def _lines(session: Session, task: Task) -> dict[str, Any]:
         "roofline_says": None if least is None else least.says,
         "flops": task.flops,
     }
+
+
+def _grown(session: Session, search_id: int, known: list[Point] | None, *, count: int) -> list[Point]:
+    """The search's points: those known, and those done since; all are read where that does not add up."""
+    if known:
+        since = max(point.done_at for point in known) - _OVERLAP
+        fresh = {point.trial_id: point for point in points(session, search_id, done_after=since)}
+        merged = sorted([*(p for p in known if p.trial_id not in fresh), *fresh.values()], key=_BY_ID)
+        if len(merged) == count:
+            return [p if p.number == n else replace(p, number=n) for n, p in enumerate(merged, 1)]
+    return points(session, search_id)
 
 
 def _columns(found: list[Point]) -> dict[str, Any]:
