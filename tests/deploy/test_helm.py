@@ -37,6 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
         "postgresql": POSTGRES,
         "valkey": {"bundled": True},
         "image": {"registry": "registry.example.com/farm", "tag": "1.2.3", "pullSecrets": ["pull"]},
+        "secrets": {"existingSecret": "tilefarm", "signingKey": True, "workerTokenName": "workers"},
         "settings": {"api": {"TILEFARM_MAX_TRIALS": 5000}, "tuner": {"TILEFARM_MAX_CHILDREN": 6}},
         "api": {"ingress": {"enabled": True, "className": "nginx"}},
         "workers": [*default_values()["workers"], GPU_CLASS],
