@@ -1,0 +1,175 @@
+"""`python -m bench pages`: weight and time to first content of the dashboard, at 100 and at 100,000 trials.
+
+Two databases of many jobs, one task of which holds so many trials; the API alone serves them, a headless
+Chromium looks. Needs what `make test-browser` needs: Playwright, and Chromium on the path.
+"""
+
+import argparse
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bench import report
+from bench.big_database import fill
+from bench.machine import commit, this_machine
+from db.migrate import upgrade
+from db.session import connect, transaction
+from db.tokens import create_token
+
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
+_READY_SECS = 60.0
+#: Where a page draws plots: what stands there when it has.
+_DRAWN = {"task": "#curve .main-svg", "job": "#steps svg"}
+_PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", type=int, default=5000)
+    parser.add_argument("--trials", type=int, nargs="+", default=[100, 100_000])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--dry", action="store_true", help="leave docs/ as it is")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    results = {}
+    for trials in arguments.trials:
+        with tempfile.TemporaryDirectory(prefix="tilefarm-bench-") as directory:
+            url = f"sqlite:///{directory}/tilefarm.db"
+            upgrade(url)
+            job, task = fill(url, jobs=arguments.jobs, trials=trials)
+            with _serving(url, Path(directory)) as (address, token):
+                paths = {
+                    "jobs": "/",
+                    "jobs by speed-up": "/?sort=-speedup",
+                    "job": f"/jobs/{job}",
+                    "task": f"/tasks/{task}",
+                    "trial": "/trials/1",
+                    "failures": "/failures",
+                    "fleet": "/fleet",
+                    "records": "/records",
+                }
+                results[trials] = _look(address, token, paths, repeats=arguments.repeats)
+    text = _table(results, jobs=arguments.jobs)
+    print(text)
+    report.write_json("pages.json", {str(trials): found for trials, found in results.items()})
+    if not arguments.dry:
+        report.write_section("pages", text)
+    return 0
+
+
+@contextmanager
+def _serving(url: str, directory: Path) -> Iterator[tuple[str, str]]:
+    """The API on a free port, and a token that may look at all."""
+    engine = connect(url, pool_size=1)
+    with transaction(engine) as session:
+        token = create_token(session, "bench", scopes=["jobs:read", "records:read"])
+    engine.dispose()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    environment = {**os.environ, "TILEFARM_DATABASE_URL": url, "TILEFARM_PORT": str(port)}
+    with (directory / "api.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "services.server.cli", "api"], env=environment, stdout=log, stderr=log
+        )
+    try:
+        address = f"http://127.0.0.1:{port}"
+        _await(address)
+        yield address, token
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _await(address: str) -> None:
+    deadline = time.monotonic() + _READY_SECS
+    while time.monotonic() < deadline:
+        with suppress(httpx.TransportError):
+            if httpx.get(f"{address}/healthz").is_success:
+                return
+        time.sleep(0.1)
+    raise SystemExit("the API did not come up")
+
+
+def _look(address: str, token: str, paths: Mapping[str, str], *, repeats: int) -> dict[str, dict[str, Any]]:
+    from playwright.sync_api import sync_playwright
+
+    chromium = next(filter(None, map(shutil.which, _CHROMIUM)), None)
+    if chromium is None:
+        raise SystemExit("there is no Chromium; on Debian: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(_FLAGS))
+        found = {
+            name: _of_page(browser, address, token, name, path, repeats=repeats)
+            for name, path in paths.items()
+        }
+        browser.close()
+    return found
+
+
+def _of_page(browser: Any, address: str, token: str, name: str, path: str, *, repeats: int) -> dict[str, Any]:
+    """Cold: nothing is cached. Warm: the second time in the same browser. Medians; kB on the wire."""
+    cold, warm = [], []
+    for _ in range(repeats):
+        context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=address)
+        answer = context.request.post("/session", data={"token": token})
+        assert answer.status == httpx.codes.NO_CONTENT
+        page = context.new_page()
+        cold.append(_visit(page, name, path))
+        warm.append(_visit(page, name, path))
+        context.close()
+    median = {key: statistics.median(each[key] for each in cold) for key in cold[0]}
+    return median | {f"warm_{key}": statistics.median(each[key] for each in warm) for key in warm[0]}
+
+
+def _visit(page: Any, name: str, path: str) -> dict[str, float]:
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Network.enable")
+    sizes: list[float] = []
+    devtools.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+    page.goto(path, wait_until="load")
+    if name in _DRAWN:
+        page.locator(_DRAWN[name]).first.wait_for()
+    drawn = page.evaluate("performance.now()")
+    page.wait_for_function(_PAINTED)
+    timing = page.evaluate("performance.getEntriesByType('navigation')[0].toJSON()")
+    devtools.detach()
+    return {
+        "page_kb": timing["transferSize"] / 1000,
+        "all_kb": sum(sizes) / 1000,
+        "server_ms": timing["responseStart"] - timing["requestStart"],
+        "first_content_ms": page.evaluate(_PAINTED),
+        "drawn_ms": drawn,
+    }
+
+
+def _table(results: Mapping[int, Mapping[str, Mapping[str, float]]], *, jobs: int) -> str:
+    head = ["page", "trials", "page, kB", "with all it loads, kB", "again, kB", "server, ms"]
+    head += ["first content, ms", "again, ms", "plots drawn, ms"]
+    rows = [
+        [
+            name,
+            f"{trials:,}",
+            *(f"{of[key]:.1f}" for key in ("page_kb", "all_kb", "warm_all_kb")),
+            *(f"{of[key]:.0f}" for key in ("warm_server_ms", "first_content_ms", "warm_first_content_ms")),
+            f"{of['warm_drawn_ms']:.0f}" if name in _DRAWN else "–",
+        ]
+        for name in next(iter(results.values()))
+        for trials, of in ((trials, pages[name]) for trials, pages in results.items())
+    ]
+    said = (
+        f"{this_machine()}; {jobs:,} jobs, one task with so many trials; SQLite; commit {commit()}.\n"
+        "kB as they travel, compressed. First content: nothing cached, then again; server and plots: again."
+    )
+    return "\n".join([said, "", *report.markdown_table(head, rows)])
