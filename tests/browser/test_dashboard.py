@@ -80,6 +80,7 @@ def test_every_page_opens_without_complaint_and_without_sideways_scrolling(
         f"/jobs/{job}",
         f"/tasks/{task}",
         f"/trials/{trial}",
+        f"/compare?job={job}",
         "/failures",
         "/fleet",
         "/records",
@@ -103,6 +104,7 @@ def test_axe_finds_no_fault_on_any_page(tab: Tabs, service: Service, job: str, t
         f"/jobs/{job}",
         f"/tasks/{task}",
         f"/trials/{trial}",
+        f"/compare?job={job}",
         "/failures",
         "/fleet",
         "/records",
@@ -147,6 +149,89 @@ def test_controls_pause_and_resume(tab: Tabs, service: Service, job: str):
     assert service.job(job)["state"] == "paused"
     page.get_by_role("button", name="Resume").click()
     page.locator("#title .state-running").wait_for()
+
+
+def test_the_decisions_explorer_filters_by_a_value_and_leads_to_a_trial(
+    tab: Tabs, service: Service, job: str
+):
+    task = service.job(job)["tasks"][0]["id"]
+    page = tab(f"/tasks/{task}")
+    page.locator("#decisions").scroll_into_view_if_needed()
+    lines = page.locator("#decisions path[data-trial]")
+    lines.first.wait_for(state="attached")
+    before = lines.count()
+    value = page.locator("#decisions [data-value]").first
+    value.focus()
+    page.keyboard.press("Enter")
+    assert 0 < lines.count() < before
+    assert "trials" in page.locator("#decisions-said").inner_text()
+    page.get_by_role("button", name="All trials").click()
+    assert lines.count() == before
+    lines.last.dispatch_event("click")
+    page.wait_for_url("**/trials/*")
+
+
+def test_a_trial_shows_its_scheduled_script_and_the_task_its_winner(tab: Tabs, service: Service, job: str):
+    trial = next(each for each in service.trials(job) if each["outcome"] == "ok")
+    page = tab(f"/trials/{trial['id']}")
+    page.get_by_text("Scheduled script").click()
+    page.locator("#script", has_text="T.prim_func").wait_for()
+    assert page.locator("#script .k").count() > 3
+    assert "sch." in page.locator("#trace-python").inner_text()
+
+
+def test_what_was_missed_is_tuned_by_a_press(tab: Tabs, service: Service, job: str):
+    shash, tvm_version = service.job(job)["tasks"][0]["workload"], service.trials(job)[-1]["tvm_version"]
+    target = {**service.target, "num-cores": service.target["num-cores"] + 1}
+    asked = {"target": target, "tvm_version": tvm_version, "workloads": [shash]}
+    assert service.post("/v1/lookup", asked).status_code == 200
+    page = tab("/records")
+    page.get_by_role("button", name="Tune", exact=True).first.click(timeout=10_000)
+    page.wait_for_url("**/jobs/job-*")
+    made = page.url.rpartition("/")[2]
+    assert service.job(made)["target"]["canonical"]["num-cores"] == target["num-cores"]
+    service.post(f"/v1/jobs/{made}:cancel")
+
+
+def test_tables_are_saved_as_csv_and_json(tab: Tabs, job: str):
+    page = tab(f"/jobs/{job}")
+    for form in ("CSV", "JSON"):
+        with page.expect_download() as saved:
+            page.locator("section", has=page.locator("#h-tasks")).get_by_role("link", name=form).click()
+        assert saved.value.suggested_filename == f"tasks.{form.lower()}"
+        assert "best_latency_secs" in saved.value.path().read_text()
+
+
+def test_a_guest_looks_and_acts_on_nothing(tab: Tabs, chromium, service: Service, job: str):
+    owner = tab(f"/jobs/{job}")
+    link = owner.evaluate(
+        """async () => {
+        const csrf = document.querySelector('meta[name=csrf]').content;
+        const headers = {"Content-Type": "application/json", "X-CSRF-Token": csrf};
+        const answer = await fetch("/session/guest-link", {method: "POST", body: "{}", headers});
+        return (await answer.json()).url; }"""
+    )
+    context = chromium.new_context(base_url=service.url)
+    page = context.new_page()
+    page.goto(link)
+    page.wait_for_url(f"{service.url}/")
+    page.goto(f"/jobs/{job}")
+    assert page.locator("#figures").is_visible()
+    assert page.get_by_role("button", name="Pause").count() == 0
+    context.close()
+
+
+def test_nothing_jumps_while_a_page_of_a_running_job_refreshes(tab: Tabs, service: Service, job: str):
+    page = tab(f"/jobs/{job}")
+    page.wait_for_timeout(500)
+    page.evaluate(
+        """() => { window.shift = 0; new PerformanceObserver((list) => list.getEntries().forEach((each) => {
+        window.shift += each.value; })).observe({type: "layout-shift", buffered: false}); }"""
+    )
+    known = service.job(job)["trials"]["done"]
+    service.wait_for(job, lambda view: view["trials"]["done"] > known or view["state"] != "running")
+    page.wait_for_timeout(2500)
+    assert page.evaluate("window.shift") < 0.02
 
 
 def test_a_page_says_that_the_service_is_gone_and_recovers_when_it_is_back(
