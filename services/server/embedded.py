@@ -157,7 +157,12 @@ def _stages(
         log=home.logs / "api.log",
         ready=lambda: _answers(f"{address.url}/readyz"),
     )
-    tuner = Part(name="tuner", command=[*server, "tuner"], env=shared, log=home.logs / "tuner.log")
+    tuner = Part(
+        name="tuner",
+        command=[*server, "tuner"],
+        env=shared | {"TILEFARM_SIGNING_KEY_FILE": str(home.signing_key_file)},
+        log=home.logs / "tuner.log",
+    )
     # It loads TVM while the API starts, and asks for it until it answers.
     local_worker = Part(
         name="worker",
