@@ -1,6 +1,6 @@
 """`python -m bench space`: stock's design space against ours at equal trials, workload by workload.
 
-One embedded service, one job at a time, spaces interleaved over the seeds, each job with its own isolation key.
+One embedded service, one job at a time, spaces interleaved over the seeds, each with its own isolation key.
 The fastest trial of each is timed again by the careful evaluator, all in the same processes.
 """
 
