@@ -108,7 +108,7 @@ def _work_disk_full(farm: Farm, job_id: str) -> Injected:
         [job_id],
     )
     assert not blamed, f"candidates are blamed for a full disk: {blamed}"
-    said = sum(farm.roles.log("worker").read_text().count(word) for word in ("chunk_failed", "space left"))
+    said = sum(farm.roles.log("worker").read_text().count(word) for word in ("disk_full", "space left"))
     note = f"full for {_FULL_SECS:.0f} s; the worker's log says so {said} times"
     return Injected(times=1, recovery_secs=[secs], note=note)
 
