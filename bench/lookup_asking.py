@@ -45,7 +45,11 @@ def main() -> None:
         database: Any = JSONDatabase(work_dir=sys.argv[2])
     else:
         database = tilefarm.connect(
-            sys.argv[2], sys.argv[3], cache_dir=sys.argv[4], transport=_Counting(verify=False), timeout_secs=60
+            sys.argv[2],
+            sys.argv[3],
+            cache_dir=sys.argv[4],
+            transport=_Counting(verify=False),
+            timeout_secs=60,
         )
     target = tvm.target.Target(TARGET)
     opened = time.perf_counter() - began

@@ -44,7 +44,8 @@ def page_of_records(
     statement = (
         select(
             RecordRow.id, WorkloadRow.shash, task_name(RecordRow.workload_id).label("name"),
-            WorkloadRow.args, WorkloadRow.flops, TargetRow.key, TargetRow.canonical, RecordRow.tvm_version, RecordRow.state,
+            WorkloadRow.args, WorkloadRow.flops, TargetRow.key, TargetRow.canonical, RecordRow.tvm_version,
+            RecordRow.state,
             RecordRow.latency_secs, RecordRow.device_class, RecordRow.trial_id, RecordRow.created_at,
         )
         .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
