@@ -21,7 +21,9 @@ def finished(page) -> int:
 @pytest.fixture(scope="module")
 def job(service: Service) -> str:
     """A job that tunes for the length of the tests that need one."""
-    return service.submit({**body("mm_relu", max_trials=400, seed=7), "name": XSS})["id"]
+    made = service.submit({**body("mm_relu", max_trials=400, seed=7), "name": XSS})["id"]
+    service.wait_for(made, lambda view: view["trials"]["done"] > 0)
+    return made
 
 
 def test_the_first_run_teaches_and_runs_the_example(tab: Tabs):
