@@ -9,7 +9,7 @@ import pytest
 import tvm
 
 from examples.models import models
-from tests.client.conftest import URL, FakeService
+from tests.client.conftest import TARGET, URL, FakeService
 from tests.client.test_jobs import answers, view
 from tilefarm.cli.main import main
 
@@ -71,3 +71,36 @@ def models_linear0() -> Any:
     from examples.classroom import modules
 
     return modules()["linear0"]["linear0"]
+
+
+def test_coverage_weighs_a_models_tasks_by_their_calls(
+    farm: FakeService, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "block.json"
+    path.write_text(tvm.ir.save_json(models()["transformer"](length=8, width=16, heads=2).bound()))
+    words = [
+        "coverage",
+        str(path),
+        "--target",
+        json.dumps(TARGET),
+        "-o",
+        "json",
+        "--url",
+        URL,
+        "--token",
+        "t",
+    ]
+    assert main(words, transport=httpx.MockTransport(farm)) == 0
+    found = json.loads(capsys.readouterr().out)
+    weights = {task["functions"][0]: task["weight"] for task in found["tasks"]}
+    assert weights["fused_matmul_add"] == 3
+    assert sum(weights.values()) == 15
+    assert {task["result"] for task in found["tasks"]} == {"near"}
+
+
+def test_a_models_lock_file_pins_what_its_compile_asks_for(farm: FakeService, tmp_path: Path) -> None:
+    path, lock = tmp_path / "mlp.json", tmp_path / "tilefarm.lock"
+    path.write_text(tvm.ir.save_json(models()["mlp"]().bound()))
+    words = ["lock", str(path), "--target", json.dumps(TARGET), "-o", str(lock), "--url", URL, "--token", "t"]
+    assert main(words, transport=httpx.MockTransport(farm)) == 0
+    assert "fused_matmul_add_relu" in lock.read_text()

@@ -10,7 +10,8 @@ from tilefarm import module, tune
 from tilefarm import target as targets
 from tilefarm.cli import output, sources
 from tilefarm.cli.exits import Exit
-from tilefarm.errors import ModuleError
+from tilefarm.cli.tasks import add_pipeline, tasks_of
+from tilefarm.extraction import ExtractedTask
 from tilefarm.progress import duration_text, latency_text
 
 
@@ -24,7 +25,7 @@ class Row:
     #: by the rule that `rule` names); or miss.
     result: str
     rule: str | None
-    #: How many functions of the file it stands for.
+    #: How many functions of the file it stands for, or calls of the model.
     weight: int
     latency_secs: float | None
     age_secs: float | None
@@ -40,6 +41,7 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--target", default="local", help="profile name, tag, or JSON (default: local)")
     command.add_argument("--function", action="append", default=[], metavar="NAME")
+    add_pipeline(command)
     command.add_argument(
         "--min-percent", type=float, default=0.0, help="exit 5 where less of the functions is tuned"
     )
@@ -54,19 +56,17 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    mod = sources.module_of(sources.read(arguments.file, functions=arguments.function))
-    functions: dict[str, list[str]] = {}
-    for name, func in module.prim_funcs(mod):
-        if not module.is_scheduled(func):
-            functions.setdefault(module.workload_of(func).shash, []).append(name)
-    if not functions:
-        raise ModuleError(f"{arguments.file} has no PrimFunc that is not scheduled already")
+    source = sources.read(arguments.file, functions=arguments.function)
+    functions: dict[str, list[ExtractedTask]] = {}
     with arguments.connect() as client:
-        target = targets.of_tvm(tune.tvm_target(arguments.target, client))
+        tvm_target = tune.tvm_target(arguments.target, client)
+        for task in tasks_of(source, tvm_target, pipeline=arguments.pipeline):
+            functions.setdefault(module.workload_of(task.func).shash, []).append(task)
+        target = targets.of_tvm(tvm_target)
         answer = client.lookup_near(
             target, tvm_version=module.tvm_version(), workloads=list(functions), rules=arguments.near
         )
-    rows = [_row(shash, names, answer) for shash, names in functions.items()]
+    rows = [_row(shash, tasks, answer) for shash, tasks in functions.items()]
     total = sum(row.weight for row in rows)
     percent = 100.0 * sum(row.weight for row in rows if row.result == "hit") / total
     if arguments.output == "json":
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Exit.NO_RECORD if percent < arguments.min_percent else Exit.OK
 
 
-def _row(shash: str, names: list[str], answer: dict[str, Any]) -> Row:
+def _row(shash: str, tasks: list[ExtractedTask], answer: dict[str, Any]) -> Row:
     found = (answer.get("records") or {}).get(shash)
     near = (answer.get("near") or {}).get(shash) or {}
     record = found[0] if found else near
@@ -84,11 +84,11 @@ def _row(shash: str, names: list[str], answer: dict[str, Any]) -> Row:
         (item.get("nearest") for item in answer.get("missing") or [] if item.get("shash") == shash), None
     )
     return Row(
-        functions=names,
+        functions=[task.name for task in tasks],
         workload=shash,
         result="hit" if found else "near" if near or nearest else "miss",
         rule=near.get("rule"),
-        weight=len(names),
+        weight=sum(task.weight for task in tasks),
         latency_secs=record.get("latency_secs"),
         age_secs=_age_secs(record.get("created_at")),
         nearest=nearest,

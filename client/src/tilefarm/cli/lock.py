@@ -13,7 +13,7 @@ from tilefarm import target as targets
 from tilefarm.answers import Answer, Record
 from tilefarm.cli import output, sources
 from tilefarm.cli.exits import Exit
-from tilefarm.errors import ModuleError
+from tilefarm.cli.tasks import add_pipeline, tasks_of
 from tilefarm.progress import latency_text
 from tilefarm.signatures import Verifier
 
@@ -31,6 +31,7 @@ def add(commands: Any, connection: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--target", default="local", help="profile name, tag, or JSON (default: local)")
     command.add_argument("--function", action="append", default=[], metavar="NAME")
+    add_pipeline(command)
     command.add_argument("-o", "--output", dest="lock", type=Path, default=Path("tilefarm.lock"))
     command.add_argument(
         "--require-all", action="store_true", help="exit 5 and write nothing where a function has no record"
@@ -39,15 +40,13 @@ def add(commands: Any, connection: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    mod = sources.module_of(sources.read(arguments.file, functions=arguments.function))
-    workloads = [
-        module.workload_of(func) for _, func in module.prim_funcs(mod) if not module.is_scheduled(func)
-    ]
-    if not workloads:
-        raise ModuleError(f"{arguments.file} has no PrimFunc that is not scheduled already")
-    names = [name for name, func in module.prim_funcs(mod) if not module.is_scheduled(func)]
+    source = sources.read(arguments.file, functions=arguments.function)
     with arguments.connect() as client:
-        target = targets.of_tvm(tune.tvm_target(arguments.target, client))
+        tvm_target = tune.tvm_target(arguments.target, client)
+        tasks = tasks_of(source, tvm_target, pipeline=arguments.pipeline)
+        names = [task.name for task in tasks]
+        workloads = [module.workload_of(task.func) for task in tasks]
+        target = targets.of_tvm(tvm_target)
         shashes = list(dict.fromkeys(workload.shash for workload in workloads))
         version = module.tvm_version()
         body = client.lookup(target, tvm_version=version, workloads=shashes)
