@@ -22,6 +22,7 @@ from bench.lookup_api import running_api
 from bench.lookup_content import TARGET
 from bench.machine import this_machine
 from bench.report import markdown_table
+from checks.target import key
 from db.migrate import upgrade
 from db.session import connect, transaction
 from db.tokens import create_token
@@ -82,7 +83,7 @@ def _fill(url: str, size: int) -> str:
             text(
                 "INSERT INTO targets (key, canonical, created_at) VALUES (:key, CAST(:form AS jsonb), now())"
             ),
-            {"key": lookup_content.key(TARGET), "form": json.dumps(TARGET)},
+            {"key": key(TARGET), "form": json.dumps(TARGET)},
         )
     shared = {
         "version": _VERSION,

@@ -52,12 +52,16 @@ def module_of_search(session: Session, search_id: int) -> str:
 
 def search_space(session: Session, search_id: int) -> dict[str, Any] | None:
     """The search's own design space; None for the default one."""
-    return session.scalars(select(SearchRow.space).where(SearchRow.id == search_id)).one()
+    space: dict[str, Any] | None = session.scalars(
+        select(SearchRow.space).where(SearchRow.id == search_id)
+    ).one()
+    return space
 
 
 def search_policy(session: Session, search_id: int) -> dict[str, Any]:
     """How the search's trials are built and timed."""
-    return session.scalars(select(SearchRow.policy).where(SearchRow.id == search_id)).one()
+    policy: dict[str, Any] = session.scalars(select(SearchRow.policy).where(SearchRow.id == search_id)).one()
+    return policy
 
 
 def _ok(search_id: int) -> Select[int]:

@@ -24,6 +24,7 @@ from services import logs
 from services.server import keys, tokens, valkey
 from services.server.settings import ServerSettings
 from services.server.supervisor import Part, Supervisor
+from services.signing import SigningKeyError
 
 #: The profile under which the local worker's target is found on any machine.
 LOCAL_PROFILE = "local"
@@ -123,7 +124,7 @@ def run(home: Home, *, host: str, port: int, ready_json: bool) -> int:
 def _ensure_key(path: Path) -> None:
     try:
         keys.ensure_file(path)
-    except keys.SigningKeyError as error:
+    except SigningKeyError as error:
         raise EmbeddedError(f"{path} holds no signing key ({error}); move it away for a new one") from error
 
 
