@@ -26,7 +26,8 @@ def write_history(home: Path, bench: Bench, *, reference_secs: float) -> None:
 
 
 def told(farm: Farm) -> list[dict]:
-    return [body for _, body in farm.fleet.heartbeats if "facts" in body]
+    """Heartbeats with a self-test's facts; sensors tell theirs before the first one."""
+    return [body for _, body in farm.fleet.heartbeats if "selftest" in body.get("facts", {})]
 
 
 def test_a_device_slower_than_its_history_takes_nothing_until_it_is_well(bench, authored):
