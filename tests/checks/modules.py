@@ -84,10 +84,10 @@ def _transposed_conv2d() -> tvm.IRModule:
     )
 
 
-def _dense_layout_free() -> tvm.IRModule:
+def _dense_layout_free(**kwargs: str) -> tvm.IRModule:
     a = te.placeholder((16, 64), name="A")
     b = te.placeholder((32, 64), name="B")
-    return _from_te([a, b, topi.nn.dense(a, b)])
+    return _from_te([a, b, topi.nn.dense(a, b)], **kwargs)
 
 
 def _batch_matmul() -> tvm.IRModule:
@@ -203,6 +203,8 @@ BUILDERS: dict[str, Callable[[], tvm.IRModule]] = {
     "depthwise": _depthwise,
     "transposed_conv2d": _transposed_conv2d,
     "dense_layout_free": _dense_layout_free,
+    # As Relax has it.
+    "dense_layout_free_int64": functools.partial(_dense_layout_free, index_dtype_override="int64"),
     "batch_matmul": _batch_matmul,
     "softmax": lambda: _unary(topi.nn.softmax),
     "log_softmax": lambda: _unary(topi.nn.log_softmax),

@@ -136,7 +136,10 @@ def measured(name: str) -> list[Any]:
     return list(context.generate_measure_candidates())
 
 
-@pytest.mark.parametrize("name", ["dense_layout_free", "batch_matmul", "max_pool", "conv2d", "softmax"])
+@pytest.mark.parametrize(
+    "name",
+    ["dense_layout_free", "dense_layout_free_int64", "batch_matmul", "max_pool", "conv2d", "softmax"],
+)
 def test_what_stock_search_measures_passes(name: str) -> None:
     """With all postprocs applied: layout rewriting brings an index map and its inverse."""
     candidates = measured(name)

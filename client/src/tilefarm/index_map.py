@@ -21,6 +21,7 @@ _FIELDS = {
     "ir.Var": {"span", "ty", "name"},
     "ir.IntImm": {"span", "ty", "value"},
     "tirx.IndexMap": {"initial_indices", "final_indices", "inverse_index_map"},
+    "prim.Cast": {"span", "ty", "value"},
     **{name: {"span", "ty", "a", "b"} for name in _AFFINE},
 }
 _LEAVES: dict[str, type] = {
@@ -72,7 +73,16 @@ def _node_is_allowed(index: int, node: Any, nodes: list[Any], varying: set[int])
         return False
     if kind == "tirx.IndexMap":
         return nodes[data["inverse_index_map"]]["type"] in ("None", "tirx.IndexMap")
+    if kind == "prim.Cast":
+        return _is_cast(index, data, nodes, varying)
     return kind not in _AFFINE or _is_affine(index, kind, data, varying)
+
+
+def _is_cast(index: int, data: dict[str, int], nodes: list[Any], varying: set[int]) -> bool:
+    """Between integer types: maps of Relax functions take int32 indices to int64."""
+    if data["value"] in varying:
+        varying.add(index)
+    return bool(nodes[data["ty"]]["type"] == "ir.PrimType")
 
 
 def _is_affine(index: int, kind: str, data: dict[str, int], varying: set[int]) -> bool:
@@ -125,6 +135,8 @@ def _mapped(nodes: list[Any], index_map: int, point: list[int]) -> list[int]:
         kind = nodes[place]["type"]
         if kind == "ir.IntImm":
             values[place] = nodes[data["value"]]["data"]
+        elif kind == "prim.Cast" and data["value"] in values:
+            values[place] = values[data["value"]]
         elif kind in _AFFINE and data["a"] in values and data["b"] in values:
             values[place] = _computed(kind, values[data["a"]], values[data["b"]])
     final: list[int] = nodes[nodes[index_map]["data"]["final_indices"]]["data"]
