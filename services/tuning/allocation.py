@@ -13,7 +13,7 @@ from db.progress import OpenTask
 from db.searches import Search
 from db.session import reading
 from db.states import Purpose
-from services.tuning.rounds import batch_size, wants_candidates
+from services.tuning.rounds import batch_size, wants_candidates, warm_up_limit
 from services.tuning.settings import TunerSettings
 from services.tuning.snapshot import Snapshot
 from tuner.budget import TaskProgress, next_task
@@ -36,6 +36,15 @@ class Allocation:
     def payers(self, search: Search) -> list[OpenTask]:
         """Tasks of the search that may pay for its next round."""
         return [task for task in self._snapshot.tasks_of(search.id) if task.runs and self._may_pay(task)]
+
+    def batch_limit(self, search: Search, payers: Sequence[OpenTask]) -> int:
+        """Candidates that the search may be asked for, however many its payers could charge."""
+        limits = [
+            warm_up_limit([other for other in self._snapshot.tasks if other.job_id == job_id], search.id)
+            for job_id in {task.job_id for task in payers}
+        ]
+        full = batch_size(search, self._settings)
+        return max((full if limit is None else min(limit, full) for limit in limits), default=full)
 
     def _may_pay(self, task: OpenTask) -> bool:
         siblings = [other for other in self._snapshot.tasks if other.job_id == task.job_id]

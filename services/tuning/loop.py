@@ -175,7 +175,7 @@ class Tuner:
             imports.add_imports(self._engine, self._leases[search.id], payers=ids)
             return
         payers = allocation.payers(search)
-        count = len(rounds.share(payers, rounds.batch_size(search, self._settings)))
+        count = len(rounds.share(payers, allocation.batch_limit(search, payers)))
         if not count:
             return
         ids = {task.id for task in payers}

@@ -67,6 +67,18 @@ def share(tasks: Sequence[OpenTask], count: int) -> list[OpenTask]:
     return payers
 
 
+def warm_up_limit(job_tasks: Sequence[OpenTask], search_id: int) -> int | None:
+    """The largest batch of a search that leaves each task of the job which had no trial yet its share.
+
+    None where every task had one: a small budget must not be spent before each task has a record.
+    """
+    waiting = {task.search_id for task in job_tasks if task.runs and task.trials_reserved == 0}
+    if not waiting:
+        return None
+    left = job_tasks[0].max_trials - job_tasks[0].job_trials_reserved
+    return max(1, left // len(waiting | {search_id}))
+
+
 def _left(task: OpenTask, charged: int, job_charged: int) -> int:
     left = task.max_trials - task.job_trials_reserved - job_charged
     if task.max_trials_per_task is not None:

@@ -13,7 +13,7 @@ from db.searches import Search
 from db.states import DesiredState, JobState, Purpose, SearchState, TrialState
 from services.tuning.allocation import best_so_far
 from services.tuning.dispatch import Fairness, Plan, Waiting, chunk_size, deadline_secs, next_chunk
-from services.tuning.rounds import batch_size, round_is_due, share
+from services.tuning.rounds import batch_size, round_is_due, share, warm_up_limit
 from services.tuning.settings import TunerSettings
 from workers.messages import MeasurePolicy
 
@@ -102,6 +102,36 @@ def test_urgent_jobs_pay_first_then_who_was_charged_least() -> None:
 def test_who_may_not_run_pays_nothing() -> None:
     paused = replace(TASK, desired_state=DesiredState.PAUSED)
     assert share([paused], 3) == []
+
+
+@given(st.integers(1, 8), st.integers(0, 100), st.integers(1, 16))
+def test_a_small_budget_reaches_every_task_of_its_job(count: int, spare: int, batch: int) -> None:
+    budget, reserved = count + spare, [0] * count
+    for chosen in range(count):
+        job = [
+            replace(
+                TASK,
+                id=number,
+                search_id=number,
+                trials_reserved=reserved[number],
+                job_trials_reserved=sum(reserved),
+                max_trials=budget,
+            )
+            for number in range(count)
+        ]
+        limit = warm_up_limit(job, chosen)
+        assert limit is not None
+        reserved[chosen] = len(share([job[chosen]], min(limit, batch)))
+    assert min(reserved) >= 1
+    assert sum(reserved) <= budget
+
+
+def test_a_warm_task_leaves_the_cold_ones_their_share_and_later_takes_all() -> None:
+    warm = replace(TASK, search_id=1, trials_reserved=6, job_trials_reserved=6, max_trials=12)
+    cold = replace(warm, id=2, search_id=2, trials_reserved=0)
+    assert warm_up_limit([warm, cold], 1) == 3
+    assert warm_up_limit([warm, cold], 2) == 6
+    assert warm_up_limit([warm, replace(cold, trials_reserved=3)], 1) is None
 
 
 tasks = st.builds(
