@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-fast test-browser chaos lint format bench clean constraints
+.PHONY: help setup demo up test test-fast test-slow test-browser chaos lint format bench clean constraints
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,10 +39,13 @@ format: setup ## Format and fix what ruff can
 	$(BIN)/ruff check --fix .
 
 test: setup ## Every test, on SQLite, PostgreSQL and Valkey started from wheels
-	$(BIN)/pytest -m 'not browser'
+	$(BIN)/pytest -m 'not browser and not slow'
+
+test-slow: setup ## Worker roles killed in a job, a worker cut off from its broker (two minutes)
+	$(BIN)/pytest -m slow
 
 test-fast: setup ## The tests that start no service
-	$(BIN)/pytest -m 'not system and not browser'
+	$(BIN)/pytest -m 'not system and not browser and not slow'
 
 test-browser: setup ## The dashboard in a real Chromium, on a service that tunes; says so where there is none
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'

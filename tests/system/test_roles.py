@@ -45,6 +45,7 @@ def _wait_until_alive(service: Service, roles: Roles) -> None:
     raise AssertionError(f"the workers did not come up: {said}")
 
 
+@pytest.mark.slow
 def test_a_job_survives_the_death_of_who_builds_and_of_who_measures(
     farm: tuple[Roles, Service], tmp_path: Path
 ) -> None:

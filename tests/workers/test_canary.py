@@ -120,6 +120,7 @@ def farm() -> Iterator[tuple[Farm, Proxy]]:
             proxy.close()
 
 
+@pytest.mark.slow
 def test_a_worker_whose_connection_is_silent_starts_again_and_works(
     farm: tuple[Farm, Proxy], bench: Bench, authored: dict[str, str]
 ) -> None:
