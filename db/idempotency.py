@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from db.caller_tables import IdempotencyKeyRow
 from db.clock import utc_now
 from db.conflict import insert_unless_there
-from db.tables import IdempotencyKeyRow
 
 KEPT_SECS = 24 * 3600.0
 

@@ -11,18 +11,11 @@ from typing import Any
 from sqlalchemy import case, delete, func, select
 from sqlalchemy.orm import Session
 
+from db.caller_tables import LookupMissRow, LookupTrafficRow
 from db.clock import secs_since, utc_now
 from db.conflict import insert_or_add
 from db.states import RecordState
-from db.tables import (
-    LookupMissRow,
-    LookupTrafficRow,
-    RecordRow,
-    SearchRow,
-    TargetRow,
-    TaskRow,
-    WorkloadRow,
-)
+from db.tables import RecordRow, SearchRow, TargetRow, TaskRow, WorkloadRow
 from db.workloads import same_hash
 
 #: Missed workloads that are kept; those asked for longest ago go first.
