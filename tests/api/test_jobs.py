@@ -48,6 +48,16 @@ def test_a_module_may_be_a_string_and_a_target_a_profile(api, profile):
     assert one["tasks"][0]["search_id"] == other["tasks"][0]["search_id"]
 
 
+def test_a_design_space_by_name_is_part_of_the_search(api, engine):
+    names = ("stock", "post-order-apply", "tilefarm")
+    jobs = [api.submit(space=name).json() for name in names]
+    searches = [job["tasks"][0]["search_id"] for job in jobs]
+    assert searches[0] == searches[1] != searches[2]
+    with reading(engine) as session:
+        spaces = [session.get(SearchRow, search).space for search in searches]
+    assert spaces == [None, None, {"rules": "tilefarm"}]
+
+
 def test_a_target_may_be_a_tag(api):
     response = api.submit(target="nvidia/nvidia-a100")
     assert response.status_code == 201, response.text

@@ -98,6 +98,15 @@ def test_submit_a_job_and_watch_it(
     assert "succeeded" in capsys.readouterr().out
 
 
+def test_a_space_of_the_service_is_given_by_its_name(farm: FakeService, tmp_path: Path) -> None:
+    python, graph = tmp_path / "kernels.py", tmp_path / "graph.json"
+    python.write_text(PYTHON)
+    graph.write_text('{"nodes": []}')
+    for path in (python, graph):
+        assert run(farm, "submit", str(path), "--space", "tilefarm") == 0
+    assert [(body["space"], "spaces" in body) for body in farm.bodies()] == [("tilefarm", False)] * 2
+
+
 def test_submit_a_python_file_with_its_space(farm: FakeService, tmp_path: Path) -> None:
     path = tmp_path / "kernels.py"
     path.write_text(PYTHON)

@@ -86,6 +86,14 @@ def test_a_profile_name_travels_as_it_is(farm: FakeService, tmp_path: Path) -> N
     assert submitted(farm)["target"] == "local"
 
 
+@pytest.mark.parametrize("name", ["stock", "tilefarm"])
+def test_a_space_of_the_service_travels_by_its_name(farm: FakeService, tmp_path: Path, name: str) -> None:
+    tune(farm, tmp_path, space=name, special_space={"other": space})
+    body = submitted(farm)
+    assert body["space"] == name
+    assert "spaces" not in body
+
+
 def test_a_plain_callable_travels_as_traces_without_postprocs_and_mutators(
     farm: FakeService, tmp_path: Path
 ) -> None:
@@ -192,6 +200,8 @@ def test_what_cannot_travel_is_refused_by_its_name(
 def test_a_special_space_is_refused_by_its_task(farm: FakeService, tmp_path: Path) -> None:
     with pytest.raises(tilefarm.CannotTravelError, match=r"special_space\['mm_relu'\]"):
         tune(farm, tmp_path, special_space={"mm_relu": 7})
+    with pytest.raises(tilefarm.CannotTravelError, match=r"special_space\['mm_relu'\]: 'tilefarm'"):
+        tune(farm, tmp_path, special_space={"mm_relu": "tilefarm"})
 
 
 def test_nothing_to_tune_is_said(farm: FakeService, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.system.modules import body
 from tests.system.service import Service, accounted
+from tuner.space.normal_form import STRUCTURE
 
 
 def test_a_job_succeeds_with_every_trial_accounted_for(tuned_mm_relu: dict[str, Any]) -> None:
@@ -39,6 +40,16 @@ def test_each_trial_says_what_became_of_it(service: Service, tuned_mm_relu: dict
         assert (trial["outcome"] == "ok") <= (min(trial["run_secs"] or [0]) > 0)
         assert trial["outcome"] in {"ok", "cut_off"} or trial["error"]
     assert any(trial["predicted_score"] is not None for trial in trials), "the cost model scored nobody"
+
+
+def test_plans_of_ours_and_sketches_of_stock_are_both_measured(
+    service: Service, tuned_mm_relu: dict[str, Any]
+) -> None:
+    trials = [trial for trial in service.trials(tuned_mm_relu["id"]) if trial["outcome"] == "ok"]
+    traces = [json.dumps(service.get(f"/v1/trials/{trial['id']}")["trace"]) for trial in trials]
+    ours = [STRUCTURE in trace for trace in traces]
+    assert any(ours)
+    assert not all(ours)
 
 
 def test_a_record_is_published_only_after_a_second_measurement(

@@ -164,6 +164,7 @@ def _submit(
                 travelling["module"],
                 tune.travelling_target(target),
                 limits,
+                space=travelling["space"],
                 spaces=travelling["spaces"],
                 weights=weights,
                 **fields,

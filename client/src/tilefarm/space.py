@@ -14,6 +14,8 @@ from tilefarm.trace_check import check_trace
 
 #: The service's default space; it needs no traces.
 DEFAULT = "post-order-apply"
+#: Design spaces that the service knows by name, for a whole job.
+NAMED = frozenset({"stock", "tilefarm"})
 #: TVM's parameter of MutateParallel that the service uses; the field itself is not readable from Python.
 _STOCK_PARALLEL = "max_jobs_per_core=16"
 #: Names of the target's own default rules, as stock's SpaceGenerator.create takes them.
@@ -45,6 +47,8 @@ def trace_json(schedule: Any) -> Any:
 def _named(name: str, module: Any, target: Any, *, argument: str, seed: int) -> Any:
     if name == DEFAULT:
         return None
+    if name in NAMED:
+        raise CannotTravelError(argument, f"{name!r} is for a whole job: give it as its `space`")
     if name not in _RULE_KINDS:
         raise CannotTravelError(argument, f"{name!r} is no space that can be named alone")
     from tvm.s_tir.meta_schedule.space_generator import SpaceGenerator

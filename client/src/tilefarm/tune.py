@@ -25,7 +25,7 @@ from tilefarm.progress import ProgressLine, describe
 if TYPE_CHECKING:
     from tilefarm.database import RemoteDatabase
 
-DEFAULT_SPACE = space.DEFAULT
+DEFAULT_SPACE, NAMED_SPACES = space.DEFAULT, space.NAMED
 
 
 def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind it
@@ -58,9 +58,10 @@ def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind 
     """Tunes every PrimFunc of `mod` on the service, and returns its records as a Database.
 
     Arguments up to `post_optimization` are those of `tvm.s_tir.meta_schedule.tune_tir`, in its order and with
-    its meaning. `target` may also be a profile name of the service. `seed` None means 0, so that equal
-    requests share their work. Progress goes to stderr and to `logs/tilefarm.log` in `work_dir`. Ctrl-C
-    cancels the job. Raises CannotTravelError, ModuleError, TargetError, JobFailedError, ServiceError.
+    its meaning. `target` may also be a profile name of the service, `space` also one of its design spaces
+    ("stock", "tilefarm"). `seed` None means 0, so that equal requests share their work. Progress goes to
+    stderr and to `logs/tilefarm.log` in `work_dir`. Ctrl-C cancels the job. Raises CannotTravelError,
+    ModuleError, TargetError, JobFailedError, ServiceError.
     """
     stock.refuse_what_cannot_travel(
         {
@@ -133,6 +134,7 @@ def submit(  # noqa: PLR0913 - one keyword per field of a job
         name=name or ", ".join(name for name, _ in module.prim_funcs(mod))[:200],
         seed=seed or 0,
         strategy=strategy,
+        space=fields["space"],
         spaces=fields["spaces"],
         options=None if batch_size == stock.DEFAULT_BATCH_SIZE else {"batch_size": batch_size},
     )
@@ -147,7 +149,8 @@ def travelling(
     special_space: Mapping[str, Any] | None,
     seed: int,
 ) -> dict[str, Any]:
-    """{"module", "spaces"} of a job on the PrimFuncs that are to be tuned, as they travel."""
+    """{"module", "space", "spaces"} of a job on the PrimFuncs that are to be tuned, as they travel."""
+    named = space if isinstance(space, str) and space in NAMED_SPACES else None
     functions: dict[str, Any] = {}
     spaces: dict[str, Any] = {}
     special = special_space or {}
@@ -156,6 +159,8 @@ def travelling(
         if chosen is None:
             continue
         functions[name] = func
+        if name not in special and named is not None:
+            continue
         found = _space_of(
             chosen,
             func,
@@ -167,7 +172,7 @@ def travelling(
             spaces[name] = found
     if not functions:
         raise ModuleError("there is no PrimFunc to tune in the module")
-    return {"module": json.loads(_module_json(functions)), "spaces": spaces or None}
+    return {"module": json.loads(_module_json(functions)), "space": named, "spaces": spaces or None}
 
 
 def _space_of(chosen: Any, func: Any, target: Callable[[], Any], *, argument: str, seed: int) -> Any:

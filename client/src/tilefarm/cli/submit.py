@@ -12,6 +12,7 @@ from tilefarm.cli.jobs import follow
 from tilefarm.client import Client
 from tilefarm.extraction import PIPELINES
 from tilefarm.jobs import Job
+from tilefarm.space import NAMED
 from tilefarm.tensors import fold_weights
 
 
@@ -34,7 +35,9 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
         "--function", action="append", default=[], metavar="NAME", help="of a .py file; repeatable"
     )
     command.add_argument(
-        "--space", metavar="NAME", help="of a .py file: its schedule function or SpaceGenerator"
+        "--space",
+        metavar="NAME",
+        help="stock or tilefarm; of a .py file also its schedule function or SpaceGenerator",
     )
     command.add_argument(
         "--pipeline", choices=PIPELINES, help="of a model: how it will be compiled (default: compile_relax)"
@@ -87,13 +90,16 @@ def _submit(client: Client, source: sources.Source, arguments: argparse.Namespac
     }
     body = {"target": "local", "max_trials": 128, **source.body}
     body |= {name: value for name, value in fields.items() if value is not None}
+    named = arguments.space in NAMED and arguments.space not in source.names
+    if named:
+        body["space"] = arguments.space
     if source.is_model:
         body["module"] = _weightless(source)
-        if arguments.space:
+        if arguments.space and not named:
             raise sources.SourceError("--space is for functions; tilefarm.tune_relax takes spaces of a model")
     elif source.module is not None:
         body |= _of_python(client, source, arguments, body["target"])
-    elif arguments.space:
+    elif arguments.space and not named:
         raise sources.SourceError("--space names a function of a .py file")
     return client.submit_body(body, idempotency_key=arguments.idempotency_key)
 
@@ -117,14 +123,15 @@ def _of_python(
     client: Client, source: sources.Source, arguments: argparse.Namespace, target: Any
 ) -> dict[str, Any]:
     chosen: Any = tune.DEFAULT_SPACE
-    if arguments.space:
+    if arguments.space and (arguments.space in source.names or arguments.space not in NAMED):
         chosen = source.names.get(arguments.space)
         if chosen is None:
             raise sources.SourceError(f"{arguments.file} has nothing called {arguments.space}")
     fields = tune.travelling(
         source.module, target, client=client, space=chosen, special_space=None, seed=arguments.seed or 0
     )
-    return {"name": arguments.name or arguments.file.stem, **fields}
+    sent = {name: value for name, value in fields.items() if value is not None}
+    return {"name": arguments.name or arguments.file.stem, **sent}
 
 
 def _print_tasks(job: Job) -> None:
