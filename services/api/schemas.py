@@ -64,6 +64,12 @@ class ChangeJob(_Request):
     name: PlainName | None = None
 
 
+class ContinueJob(_Request):
+    """How much more a job that has ended may spend."""
+
+    max_trials: Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
+
+
 class Warned(_Response):
     code: str
     function: str | None = None

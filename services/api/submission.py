@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 
 from checks.space import named_space
 from checks.trace import TraceError, check_trace
-from db.idempotency import find_use, use_key
 from db.jobs import NewJob, insert_job
 from db.session import reading, transaction
 from db.targets import store_target, workers_alive
@@ -24,6 +23,7 @@ from services.api.errors import InvalidError, UnavailableError
 from services.api.intake import Intake, IntakeChild, TakenFunction
 from services.api.options import JobOptions, check_ranges, read_options
 from services.api.schemas import SubmitJob
+from services.api.sender import RacedError, Sender, claim_key, earlier_job
 from services.api.settings import ApiSettings
 from services.api.submitted_module import submitted_module
 from services.api.targets import NamedTarget, resolve
@@ -31,16 +31,6 @@ from services.api.targets import NamedTarget, resolve
 _MAX_RACES = 5
 _MAX_TRACES = 64
 _MAX_NAMES = 32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sender:
-    """Who submits, and under which idempotency key."""
-
-    token_id: int
-    name: str
-    idempotency_key: str | None
-    body_sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +57,11 @@ class _Taken:
     options: JobOptions
 
 
-class _RacedError(Exception):
-    """Another transaction stored a workload of the same hash, or used the same idempotency key."""
-
-
 def submit(
     request: SubmitJob, sender: Sender, *, engine: Engine, intake: Intake, settings: ApiSettings
 ) -> tuple[str, bool]:
     """The job's id, and whether it is new: a retry under the same key makes no second. Raises ApiError."""
-    earlier = _earlier_job(engine, sender)
+    earlier = earlier_job(engine, sender)
     if earlier is not None:
         return earlier, False
     options = read_options(request.options)
@@ -106,23 +92,11 @@ def submit(
             )
             try:
                 return _write(request, sender, taken, max_trials, engine=engine, settings=settings), True
-            except _RacedError:
-                earlier = _earlier_job(engine, sender)
+            except RacedError:
+                earlier = earlier_job(engine, sender)
                 if earlier is not None:
                     return earlier, False
     raise UnavailableError("contended", "other submissions of the same workloads are being stored")
-
-
-def _earlier_job(engine: Engine, sender: Sender) -> str | None:
-    if sender.idempotency_key is None:
-        return None
-    with reading(engine) as session:
-        use = find_use(session, token_id=sender.token_id, key=sender.idempotency_key)
-    if use is None:
-        return None
-    if use.body_sha256 != sender.body_sha256:
-        raise InvalidError.of("idempotency_key_reused", "the Idempotency-Key was used with another body")
-    return use.job_id
 
 
 def _check_spaces(spaces: Mapping[str, Mapping[str, Any]]) -> None:
@@ -204,14 +178,7 @@ def _write(
             session, request, sender, taken, target_id=target.id, max_trials=max_trials, alive=alive
         )
         _insert_tasks(session, request, taken, workload_ids, job_id=job_id, target_id=target.id)
-        if sender.idempotency_key is not None and not use_key(
-            session,
-            token_id=sender.token_id,
-            key=sender.idempotency_key,
-            body_sha256=sender.body_sha256,
-            job_id=job_id,
-        ):
-            raise _RacedError
+        claim_key(session, sender, job_id)
     return job_id
 
 
@@ -280,7 +247,7 @@ def _store_workloads(session: Session, taken: _Taken) -> list[int]:
             )
             workload_id = store_workload(session, new, known=known.ordinal)
             if workload_id is None:
-                raise _RacedError
+                raise RacedError
         ids.append(workload_id)
     return ids
 
@@ -309,6 +276,11 @@ def _search_key(
 def _warnings(taken: _Taken, *, alive: int) -> list[dict[str, Any]]:
     warnings = [warning for function in taken.functions for warning in function.warnings] + taken.warnings
     if not alive:
-        detail = f"no worker for {taken.target.name} is alive and well; the job waits until one is"
-        warnings.append({"code": "no_worker", "function": None, "detail": detail})
+        warnings.append(no_worker(taken.target.name))
     return warnings
+
+
+def no_worker(target_name: str) -> dict[str, Any]:
+    """The warning that a job waits."""
+    detail = f"no worker for {target_name} is alive and well; the job waits until one is"
+    return {"code": "no_worker", "function": None, "detail": detail}

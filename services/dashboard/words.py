@@ -1,14 +1,19 @@
 """Numbers and times as people read them on a page; `–` stands for what is not known."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+
+from markupsafe import Markup, escape
 
 from db.lookup_traffic import MissKey
 
 NONE = "–"
 _STEPS = ((86_400, "d"), (3600, "h"), (60, "min"))
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+#: As db/jobs.py makes them.
+_JOB_ID = re.compile(r"\bjob-[a-z2-7]{16}\b")
 _OUTCOMES = {
     "ok": "ok",
     "cut_off": "cut off",
@@ -103,6 +108,11 @@ def asked(key: MissKey) -> dict[str, str]:
     return {"shash": key.shash, "target_key": key.target_key, "tvm_version": key.tvm_version}
 
 
+def jobs_linked(text: str) -> Markup:
+    """The text, escaped; the ids of jobs in it lead to their pages."""
+    return Markup(_JOB_ID.sub(r'<a href="/jobs/\g<0>">\g<0></a>', str(escape(text))))  # noqa: S704 - escaped
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
@@ -119,5 +129,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
         iso,
         outcome,
         asked,
+        jobs_linked,
     )
 }

@@ -264,3 +264,18 @@ def test_cancel_asks_first_and_acts(tab: Tabs, service: Service, job: str):
     page.get_by_role("button", name="Cancel").click()
     page.locator("#title .state-cancelled").wait_for()
     page.get_by_text("ended", exact=True).wait_for()
+
+
+def test_a_job_that_ended_is_tuned_on(tab: Tabs, service: Service, job: str):
+    ended = service.job(job)
+    page = tab(f"/jobs/{job}")
+    page.get_by_label("More trials").fill("6")
+    page.get_by_role("button", name="Tune on").click()
+    page.wait_for_url(lambda url: "/jobs/job-" in url and job not in url)
+    page.locator("#troubles").get_by_role("link", name=job).wait_for()
+    made = service.wait_job(page.url.rpartition("/")[2])
+    assert made["state"] == "succeeded"
+    assert made["trials"]["submitted"] >= 6
+    assert made["tasks"][0]["search_id"] == ended["tasks"][0]["search_id"]
+    assert made["weighted_latency_secs"] <= ended["weighted_latency_secs"]
+    page.get_by_text("ended", exact=True).wait_for()

@@ -143,3 +143,15 @@ def test_the_events_of_a_job_come_by_the_session(browse, farm):
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert "event: end" in answer.text
     assert browse(None).get(f"/jobs/{job_id}/live").status_code == 401
+
+
+def test_a_job_that_ended_is_tuned_on_in_a_new_one(browse, farm):
+    job_id = farm.job("nightly", state="succeeded")
+    browser = browse()
+    page = browser.page(f"/jobs/{job_id}")
+    assert "Tune on" in page
+    assert "Pause" not in page
+    went = browser.post(f"/jobs/{job_id}/continue", {"max_trials": 8}).json()["goto"]
+    again = browser.page(went)
+    assert f'its searches go on from what <a href="/jobs/{job_id}">{job_id}</a> found' in again
+    assert browse("bob").post(f"/jobs/{job_id}/continue", {"max_trials": 8}).status_code == 403

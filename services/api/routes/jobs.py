@@ -1,4 +1,4 @@
-"""/v1/jobs: submit, list, show, change, cancel, pause, resume, follow."""
+"""/v1/jobs: submit, list, show, change, cancel, pause, resume, continue, follow."""
 
 from typing import Annotated
 
@@ -13,13 +13,15 @@ from db.session import reading, transaction
 from db.states import DesiredState, JobState
 from services.api.auth import JobsReader, JobsWriter, require_owner
 from services.api.body import SHA256_KEY
+from services.api.continuing import continue_from
 from services.api.deps import EngineDep, EventsDep, IntakeDep, SettingsDep
 from services.api.errors import ConflictError, NotFoundError
 from services.api.estimate import estimated_secs
 from services.api.ids import JobId
 from services.api.paging import PageSize, PageToken, job_place, job_token
-from services.api.schemas import ChangeJob, JobPage, JobView, SubmitJob, SubmittedJob
-from services.api.submission import Sender, submit
+from services.api.schemas import ChangeJob, ContinueJob, JobPage, JobView, SubmitJob, SubmittedJob
+from services.api.sender import Sender
+from services.api.submission import submit
 from services.api.views import job_summaries, job_view
 
 _log = structlog.get_logger(__name__)
@@ -41,12 +43,7 @@ def submit_job(
     idempotency_key: IdempotencyKey = None,
 ) -> SubmittedJob:
     """Submit a module for tuning. A retry with the same Idempotency-Key and body makes no second job."""
-    sender = Sender(
-        token_id=token.id,
-        name=token.name,
-        idempotency_key=idempotency_key,
-        body_sha256=request.scope[SHA256_KEY],
-    )
+    sender = _sender(token, request, idempotency_key)
     job_id, _ = submit(body, sender, engine=engine, intake=intake, settings=settings)
     with reading(engine) as session:
         view = _view(session, job_id)
@@ -117,6 +114,28 @@ def resume_job(job_id: JobId, token: JobsWriter, engine: EngineDep) -> JobView:
     return _ask(job_id, DesiredState.RUNNING, token, engine)
 
 
+@router.post("/{job_id}:continue", status_code=201)
+def continue_job(
+    job_id: JobId,
+    body: ContinueJob,
+    request: Request,
+    response: Response,
+    token: JobsWriter,
+    engine: EngineDep,
+    settings: SettingsDep,
+    idempotency_key: IdempotencyKey = None,
+) -> JobView:
+    """Tune on after a job's end: a new job of the same tasks, that begins with all that is known of them."""
+    sender = _sender(token, request, idempotency_key)
+    with reading(engine) as session:
+        _owned(session, job_id, token)
+    made = continue_from(job_id, body.max_trials, sender, engine=engine, settings=settings)
+    _log.info("job_continued", job_id=made, continues=job_id, owner=token.name)
+    response.headers["Location"] = f"/v1/jobs/{made}"
+    with reading(engine) as session:
+        return _view(session, made)
+
+
 @router.get(
     "/{job_id}/events",
     response_class=StreamingResponse,
@@ -134,6 +153,15 @@ async def follow_job(job_id: JobId, token: JobsReader, engine: EngineDep, events
     first = await run_in_threadpool(read)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(events.stream(first), media_type="text/event-stream", headers=headers)
+
+
+def _sender(token: JobsWriter, request: Request, idempotency_key: str | None) -> Sender:
+    return Sender(
+        token_id=token.id,
+        name=token.name,
+        idempotency_key=idempotency_key,
+        body_sha256=request.scope[SHA256_KEY],
+    )
 
 
 def _ask(job_id: str, desired: DesiredState, token: JobsWriter, engine: EngineDep) -> JobView:
@@ -162,7 +190,8 @@ def _view(session: Session, job_id: str) -> JobView:
 
 
 def _ended(job: Job) -> ConflictError:
-    return ConflictError("job_ended", f"{job.id} has ended: it is {job.state}")
+    said = f"{job.id} has ended: it is {job.state}; POST /v1/jobs/{job.id}:continue tunes on from there"
+    return ConflictError("job_ended", said)
 
 
 def _not_found(job_id: str) -> NotFoundError:

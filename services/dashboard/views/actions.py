@@ -6,16 +6,19 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from db.jobs import read_job
 from db.lookup_traffic import MissKey, missed_workload
 from db.session import reading
 from db.states import DesiredState, WorkerState
-from services.api.auth import JobsWriter, has_scope
+from services.api.auth import JobsWriter, has_scope, require_owner
+from services.api.continuing import continue_from
 from services.api.deps import EngineDep, IntakeDep, SettingsDep
 from services.api.errors import ForbiddenError, NotFoundError
 from services.api.ids import JobId, WorkerId
 from services.api.routes import jobs, workers
-from services.api.schemas import ChangeJob, SubmitJob
-from services.api.submission import Sender, submit
+from services.api.schemas import ChangeJob, ContinueJob, SubmitJob
+from services.api.sender import Sender
+from services.api.submission import submit
 from services.dashboard.assets import asset_bytes
 from services.dashboard.viewer import Acting
 
@@ -68,6 +71,21 @@ def change_job(job_id: JobId, body: ChangeJob, who: Acting, engine: EngineDep) -
     return _Done()
 
 
+@router.post("/jobs/{job_id}/continue")
+def continue_job(
+    job_id: JobId, body: ContinueJob, who: Acting, engine: EngineDep, settings: SettingsDep
+) -> _Done:
+    """More trials for a job that has ended: a job of its own, to which the page goes."""
+    token = _writer(who)
+    with reading(engine) as session:
+        job = read_job(session, job_id)
+    if job is None:
+        raise NotFoundError("job_not_found", f"there is no job {job_id}")
+    require_owner(token, job.owner)
+    made = continue_from(job_id, body.max_trials, _sender(token), engine=engine, settings=settings)
+    return _Done(goto=f"/jobs/{made}")
+
+
 @router.post("/workers/{worker_id}/ask")
 def ask_worker(
     worker_id: WorkerId, body: _AskWorker, who: Acting, engine: EngineDep, settings: SettingsDep
@@ -94,9 +112,8 @@ def tune_missed(
             if found is None:
                 raise NotFoundError("unknown_workload", f"no module of {asked.shash} is known; submit it")
             module, target, name = found
-        sender = Sender(token_id=token.id, name=token.name, idempotency_key=None, body_sha256="")
         request = SubmitJob(module=module, target=target, name=(name or asked.shash)[:200])
-        job_id, _ = submit(request, sender, engine=engine, intake=intake, settings=settings)
+        job_id, _ = submit(request, _sender(token), engine=engine, intake=intake, settings=settings)
         made.append(job_id)
     return _Done(goto=f"/jobs/{made[0]}" if len(made) == 1 else "/")
 
@@ -105,9 +122,8 @@ def tune_missed(
 def run_example(who: Acting, engine: EngineDep, intake: IntakeDep, settings: SettingsDep) -> _Done:
     """Submit a matmul with ReLU for the profile `local`."""
     token = _writer(who)
-    sender = Sender(token_id=token.id, name=token.name, idempotency_key=None, body_sha256="")
     request = SubmitJob(**json.loads(asset_bytes(EXAMPLE)))
-    job_id, _ = submit(request, sender, engine=engine, intake=intake, settings=settings)
+    job_id, _ = submit(request, _sender(token), engine=engine, intake=intake, settings=settings)
     return _Done(goto=f"/jobs/{job_id}")
 
 
@@ -115,3 +131,7 @@ def _writer(who: Acting) -> JobsWriter:
     if not has_scope(who.token, "jobs:write"):
         raise ForbiddenError("missing_scope", "changing a job takes the scope jobs:write")
     return who.token
+
+
+def _sender(token: JobsWriter) -> Sender:
+    return Sender(token_id=token.id, name=token.name)
