@@ -236,6 +236,8 @@ class TrialRow(Row):
     purpose: Mapped[str] = mapped_column(String(16), default="search")
     state: Mapped[str] = mapped_column(String(16), default="queued")
     round: Mapped[int] = mapped_column(Integer, default=0)
+    #: The newest round whose results its own had seen, negative: none. None where no search was asked for it.
+    learnt_round: Mapped[int | None] = mapped_column(Integer)
     #: SHA-256 (hex) of the trace's canonical JSON text.
     trace_hash: Mapped[str] = mapped_column(String(64))
     #: zlib of the trace's JSON text.

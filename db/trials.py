@@ -30,6 +30,8 @@ class NewTrial:
     features_z: bytes | None = None
     predicted_score: float | None = None
     incumbent_record_id: int | None = None
+    #: Of a search trial: the newest round whose results its own had seen.
+    learnt_round: int | None = None
 
 
 def insert_trials(session: Session, search_id: int, trials: Sequence[NewTrial]) -> None:
@@ -52,6 +54,7 @@ def insert_trials(session: Session, search_id: int, trials: Sequence[NewTrial]) 
                 "features_z": trial.features_z,
                 "predicted_score": trial.predicted_score,
                 "incumbent_record_id": trial.incumbent_record_id,
+                "learnt_round": trial.learnt_round,
             }
             for trial in trials
         ],

@@ -13,6 +13,7 @@ from db.progress import OpenTask
 from db.searches import Search
 from db.session import reading
 from db.states import Purpose
+from services.tuning.hunger import Hunger
 from services.tuning.rounds import batch_size, wants_candidates, warm_up_limit
 from services.tuning.settings import TunerSettings
 from services.tuning.snapshot import Snapshot
@@ -25,13 +26,28 @@ class Allocation:
     """The choice of one tick: each job chooses once, when it is first asked."""
 
     def __init__(
-        self, *, engine: Engine, snapshot: Snapshot, busy: Callable[[int], bool], settings: TunerSettings
+        self,
+        *,
+        engine: Engine,
+        snapshot: Snapshot,
+        busy: Callable[[int], bool],
+        hunger: Hunger,
+        settings: TunerSettings,
     ) -> None:
         self._engine = engine
         self._snapshot = snapshot
         self._busy = busy
+        self._hunger = hunger
         self._settings = settings
         self._chosen: dict[str, int | None] = {}
+
+    def wants(self, search: Search) -> bool:
+        """Whether a search is to be asked for a round now."""
+        return wants_candidates(self._snapshot, search, max_lag=self._hunger.max_lag(search))
+
+    def asked(self, search: Search, candidates: int) -> None:
+        """They are on their way."""
+        self._hunger.count(search, candidates)
 
     def payers(self, search: Search) -> list[OpenTask]:
         """Tasks of the search that may pay for its next round."""
@@ -87,7 +103,7 @@ class Allocation:
             rounds_out=len(out) + busy,
             trials=task.trials_reserved,
             max_trials=task.max_trials_per_task,
-            done=busy or not wants_candidates(self._snapshot, search),
+            done=busy or not self.wants(search),
         )
 
 

@@ -83,6 +83,14 @@ def chunk_size(stage_secs: Sequence[Mapping[str, float]], settings: TunerSetting
     return max(settings.chunk_size_min, min(settings.chunk_size_max, size))
 
 
+def chunk_limit(size: int, *, work: int, devices: int, settings: TunerSettings) -> int:
+    """Trials of a chunk where little work is shared by several devices: none holds what another waits for."""
+    if devices <= 1:
+        return size
+    even = -(-work // (devices * settings.chunks_per_device))
+    return min(size, max(settings.chunk_size_min, even))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """What is known of a target's newest trials."""

@@ -68,7 +68,7 @@ class Feeder:
         with reading(self._engine) as session:
             used, weights = db_shares.read_usage(session, targets), db_shares.read_weights(session)
         for target_id in sorted(targets):
-            pace = self._pace(target_id)
+            pace = self.pace(target_id)
             shares = Shares(used_secs=used.get(target_id, {}), weights=weights, trial_secs=pace.trial_secs)
             mine = [kind for kind in queued if kind.target_id == target_id]
             self._feed(snapshot, target_id, mine, pace.size, shares, isolated)
@@ -82,11 +82,16 @@ class Feeder:
         shares: Shares,
         isolated: Callable[[int | None], AbstractContextManager[None]],
     ) -> None:
+        out = snapshot.outstanding.get(target_id, {})
+        work = sum(kind.count for kind in queued) + sum(out.values())
+        size = dispatch.chunk_limit(
+            size, work=work, devices=snapshot.devices(target_id), settings=self._settings
+        )
         by_job = _dispatched(snapshot)
         by_owner = Counter(snapshot.owners_out.get(target_id, {}))
         found = lanes(
             snapshot.crew(target_id),
-            snapshot.outstanding.get(target_id, {}),
+            out,
             built_waiting=sum(kind.count for kind in queued if kind.built),
             size=size,
             settings=self._settings,
@@ -146,7 +151,8 @@ class Feeder:
     def _may_send(self) -> bool:
         return time.monotonic() >= self._broker_back_at
 
-    def _pace(self, target_id: int) -> dispatch.Pace:
+    def pace(self, target_id: int) -> dispatch.Pace:
+        """What is known of a target's newest trials; at most two seconds old."""
         computed_at, pace = self._paces.get(target_id, (0.0, None))
         if pace is None or time.monotonic() - computed_at > _PACE_SECS:
             with reading(self._engine) as session:

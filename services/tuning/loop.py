@@ -26,6 +26,7 @@ from services.tuning.allocation import Allocation
 from services.tuning.ending import is_ending, is_exhausted, reference_failure
 from services.tuning.errors import FarmError, LeaseLostError, TuningError
 from services.tuning.feed import Feeder, Send
+from services.tuning.hunger import Hunger
 from services.tuning.leases import Leases
 from services.tuning.revisions import Revisions
 from services.tuning.search_host import SearchHost, Suggested
@@ -80,9 +81,7 @@ class Tuner:
         self._leases.keep()
         self._take_answers()
         snapshot = look(self._engine, self._leases, dead_after_secs=self._settings.dead_after_secs)
-        allocation = Allocation(
-            engine=self._engine, snapshot=snapshot, busy=self._host.busy, settings=self._settings
-        )
+        allocation = self._allocation(snapshot)
         for search_id in list(self._leases):
             with self._isolated(search_id):
                 self._tend(snapshot, snapshot.searches[search_id], allocation)
@@ -91,6 +90,22 @@ class Tuner:
         self._drop_artifacts()
         self._raise_revisions()
         self._host.close_idle(self._leases)
+
+    def _allocation(self, snapshot: Snapshot) -> Allocation:
+        hunger = Hunger(
+            snapshot=snapshot,
+            asked=self._host.asked(),
+            pace=self._feeder.pace,
+            round_secs=self._host.round_secs,
+            settings=self._settings,
+        )
+        return Allocation(
+            engine=self._engine,
+            snapshot=snapshot,
+            busy=self._host.busy,
+            hunger=hunger,
+            settings=self._settings,
+        )
 
     def close(self) -> None:
         """Children end, leases are free at once for another replica."""
@@ -127,6 +142,7 @@ class Tuner:
             suggested=len(answer.candidates),
             inserted=planned.inserted,
             exhausted=answer.exhausted,
+            learnt_round=answer.learnt_round,
             search_secs=round(answer.search_secs, 3),
         )
 
@@ -168,7 +184,7 @@ class Tuner:
     def _ask(self, snapshot: Snapshot, search: Search, allocation: Allocation) -> None:
         if self._host.busy(search.id) or time.monotonic() < self._not_before.get(search.id, 0.0):
             return
-        if not rounds.wants_candidates(snapshot, search):
+        if not allocation.wants(search):
             return
         if search.strategy == IMPORTED and not snapshot.cancelled.get(search.id):
             ids = {task.id for task in snapshot.tasks_of(search.id) if task.runs}
@@ -182,14 +198,15 @@ class Tuner:
         if snapshot.cancelled.get(search.id):
             plan.take_over_cancelled(self._engine, self._leases[search.id], payers=ids, limit=count)
         else:
-            self._host.ask(search, round_=search.rounds, count=count, payers=ids)
+            learnt = rounds.learnt_round(search, snapshot.open_trials)
+            if self._host.ask(search, round_=search.rounds, learnt_round=learnt, count=count, payers=ids):
+                allocation.asked(search, count)
 
     def _settle(self, snapshot: Snapshot, search: Search, tasks: list[OpenTask]) -> None:
         ending = [task.id for task in tasks if is_ending(snapshot, task)]
-        round_over = rounds.round_is_due(search, snapshot.open_trials)
         confirming = sum(kind.count for kind in snapshot.open_of(search.id, Purpose.CONFIRM))
-        state = (tuple(ending), round_over and search.rounds, confirming)
-        if self._settled.get(search.id) == state or not (ending or round_over or not confirming):
+        state = (tuple(ending), rounds.learnt_round(search, snapshot.open_trials), confirming)
+        if self._settled.get(search.id) == state:
             return
         settling = settle.Settling(
             lease=self._leases[search.id],

@@ -70,7 +70,7 @@ def add_round(engine: Engine, lease: Lease, suggested: Suggested, *, empty_round
         trials.insert_trials(
             session,
             lease.search_id,
-            [_trial(candidate, task, suggested.round) for candidate, task in zip(new, paid, strict=False)],
+            [_trial(candidate, task, suggested) for candidate, task in zip(new, paid, strict=False)],
         )
         empty = not new and _empty_rounds(session, lease.search_id, suggested.round) >= empty_rounds
         exhausted = not unpaid and (suggested.exhausted or empty)
@@ -143,12 +143,13 @@ def _empty_rounds(session: Session, search_id: int, round_: int) -> int:
     return round_ - rounds.last_round_with_trials(session, search_id)
 
 
-def _trial(candidate: Candidate, task: OpenTask, round_: int) -> NewTrial:
+def _trial(candidate: Candidate, task: OpenTask, suggested: Suggested) -> NewTrial:
     return NewTrial(
         job_id=task.job_id,
         task_id=task.id,
         purpose=Purpose.SEARCH,
-        round=round_,
+        round=suggested.round,
+        learnt_round=suggested.learnt_round,
         trace_hash=candidate.trace_hash,
         trace_z=zlib.compress(candidate.trace.encode()),
         program_hash=candidate.program_hash,

@@ -1,7 +1,9 @@
 """Rounds: when a search asks for candidates, how many, and who pays. Pure functions of rows.
 
 Round r is asked for when no search trial of the rounds up to r - 2 is open: so it sees exactly their results,
-and the devices measure round r - 1 meanwhile. At most two rounds are open.
+and the devices measure round r - 1 meanwhile. Where many devices share a search that is not enough: they
+would wait for the slowest trial of a round. While they are about to run dry (hunger.py) a round may be asked
+for earlier; it then sees the newest whole round there is, and its trials say which (docs/adr/0008).
 """
 
 from collections import Counter
@@ -14,33 +16,42 @@ from db.states import JobState, Purpose, SearchState, TrialState
 from services.tuning.settings import TunerSettings
 from services.tuning.snapshot import Snapshot
 
-#: Round r sees the results of the rounds up to r - 2: these see none.
-_BLIND_ROUNDS = 2
+#: Round r sees the results of the rounds up to r - 2 at most: the first two see none.
+LAG = 2
 
 
 def batch_size(search: Search, settings: TunerSettings) -> int:
     """Candidates of the next round: the first two, which know no results yet, may be smaller."""
     full = int(search.options.get("batch_size") or settings.batch_size)
     first = int(search.options.get("first_batch_size") or settings.first_batch_size)
-    return min(first, full) if search.rounds < _BLIND_ROUNDS else full
+    return min(first, full) if search.rounds < LAG else full
 
 
-def round_is_due(search: Search, open_trials: Sequence[OpenTrials]) -> bool:
-    """Whether all results that the next round may see are there."""
-    return not any(
-        trials.round <= search.rounds - 2 and _holds_up(trials)
+def learnt_round(search: Search, open_trials: Sequence[OpenTrials]) -> int:
+    """The newest round whose results the next round may see: with all rounds before it, it is whole.
+
+    Negative where there is none yet.
+    """
+    held_up = [
+        trials.round
         for trials in open_trials
-        if trials.search_id == search.id and trials.purpose is Purpose.SEARCH
-    )
+        if trials.search_id == search.id and trials.purpose is Purpose.SEARCH and _holds_up(trials)
+    ]
+    return min([search.rounds - LAG, *(round_ - 1 for round_ in held_up)])
 
 
-def wants_candidates(snapshot: Snapshot, search: Search) -> bool:
+def round_is_due(search: Search, open_trials: Sequence[OpenTrials], *, max_lag: int = LAG) -> bool:
+    """Whether the results of all rounds but the newest `max_lag` - 1 are there."""
+    return search.rounds - learnt_round(search, open_trials) <= max(LAG, max_lag)
+
+
+def wants_candidates(snapshot: Snapshot, search: Search, *, max_lag: int = LAG) -> bool:
     """Whether a round is due and there is still something to ask."""
     exhausted = search.state is not SearchState.ACTIVE and not snapshot.cancelled.get(search.id)
     return (
         search.state is not SearchState.FAILED
         and not exhausted
-        and round_is_due(search, snapshot.open_trials)
+        and round_is_due(search, snapshot.open_trials, max_lag=max_lag)
     )
 
 

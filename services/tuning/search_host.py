@@ -33,6 +33,8 @@ _log = structlog.get_logger(__name__)
 
 #: Rounds that a search may run before its child can be closed in favour of another search.
 _ROUNDS_PER_TURN = 2
+#: What a round takes to be searched, as long as none was.
+_ROUND_SECS = 1.0
 _SHUT_DOWN_POLL_SECS = 0.02
 
 
@@ -56,6 +58,8 @@ class Suggested:
 
     search_id: int
     round: int
+    #: The newest round whose results it has seen.
+    learnt_round: int = -1
     candidates: Sequence[Candidate] = ()
     exhausted: bool = False
     search_secs: float = 0.0
@@ -74,6 +78,8 @@ class _Live:
     #: Tasks that the request was made for.
     payers: frozenset[int] = frozenset()
     rounds_asked: int = 0
+    #: What its last round took to be searched.
+    round_secs: float | None = None
     used_at: float = 0.0
 
 
@@ -91,15 +97,29 @@ class SearchHost:
         live = self._live.get(search_id)
         return live is not None and live.request is not None
 
-    def ask(self, search: Search, *, round_: int, count: int, payers: Collection[int]) -> bool:
-        """Start a request for a round's candidates; False where it is under way, or no turn is free."""
+    def asked(self) -> list[int]:
+        """Searches whose answer is waited for."""
+        return [search_id for search_id, live in self._live.items() if live.request is not None]
+
+    def round_secs(self, search_id: int) -> float:
+        """What a round of a search took lately; a second where that is not known."""
+        live = self._live.get(search_id)
+        return _ROUND_SECS if live is None or live.round_secs is None else live.round_secs
+
+    def ask(
+        self, search: Search, *, round_: int, learnt_round: int, count: int, payers: Collection[int]
+    ) -> bool:
+        """Start a request for a round's candidates, which may know the results up to `learnt_round`.
+
+        False where one is under way, or no turn is free.
+        """
         live = self._turn(search.id)
         if live is None or live.request is not None:
             return False
         live.used_at = time.monotonic()
         live.rounds_asked += 1
         live.payers = frozenset(payers)
-        live.request = self._threads.submit(self._suggest, live, search, round_, count)
+        live.request = self._threads.submit(self._suggest, live, search, round_, learnt_round, count)
         return True
 
     def answers(self) -> list[Suggested]:
@@ -162,18 +182,20 @@ class SearchHost:
                 return True
         return False
 
-    def _suggest(self, live: _Live, search: Search, round_: int, count: int) -> Suggested:
+    def _suggest(self, live: _Live, search: Search, round_: int, learnt_round: int, count: int) -> Suggested:
         """In a thread: tell the child what the round may see, and ask."""
         began = time.monotonic()
         try:
-            self._tell(live, search, up_to_round=round_ - 2)
+            self._tell(live, search, up_to_round=learnt_round)
             answer = self._request(
                 live, {"op": "suggest", "count": count, "round": round_}, self._settings.suggest_timeout_secs
             )
+            live.round_secs = float(answer["stage_secs"]["search"])
             candidates = [_candidate(obj) for obj in answer["candidates"]]
             return Suggested(
                 search_id=search.id,
                 round=round_,
+                learnt_round=learnt_round,
                 candidates=candidates,
                 exhausted=bool(answer["exhausted"]),
                 search_secs=time.monotonic() - began,
@@ -191,6 +213,11 @@ class SearchHost:
             known = rounds.known_trials(session, search.id, up_to_round=up_to_round)
             unseen = rounds.unseen_programs(session, search.id, up_to_round=up_to_round)
             traces = rounds.traces(session, [trial.id for trial in self._best(known)])
+        if live.child is not None and not live.told <= {trial.id for trial in known}:
+            # A trial of an old round is open again: a child that knows more than the rows tell now is no
+            # function of them.
+            live.child.close()
+            live.child, live.told = None, set()
         results = [_result(trial, traces.get(trial.id)) for trial in known if trial.id not in live.told]
         if live.child is None:
             live.child = self._spawn()

@@ -53,6 +53,8 @@ class TunerSettings(FileSettings):
     #: a round learns only from the rounds up to the one before last.
     batch_size: int = Field(default=16, gt=0)
     first_batch_size: int = Field(default=16, gt=0)
+    #: How many rounds back a round may learn from where devices would run dry otherwise; 2: never further.
+    max_round_lag: int = Field(default=8, ge=2)
     #: Rounds in a row without a new candidate after which a space counts as exhausted.
     empty_rounds: int = Field(default=3, gt=0)
 
