@@ -55,6 +55,8 @@ class Point:
     cpu_ms: dict[str, float]
     #: Processors in use, of those that the machine has.
     cores_used: float
+    #: How many rounds back the newest was that a trial's own had learnt from, on average.
+    lag: float
 
     @property
     def per_sec(self) -> float:
@@ -68,6 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strategy", choices=("evolutionary", "random"), default="random")
     parser.add_argument("--batch-size", type=int, default=0, help="0: twice the devices, 32 to 128")
     parser.add_argument("--record", action="store_true", help="record a real worker's times instead, and end")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep points of other numbers of devices"
+    )
     parser.add_argument("--docs", action="store_true", help="write the table into docs/benchmarks.md")
 
 
@@ -75,12 +80,18 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.record:
         _record()
         return 0
-    points: list[Point] = []
+    points = _kept() if arguments.keep else {}
     for devices in arguments.devices:
-        points.append(_measure(devices, arguments))
+        points[devices] = _measure(devices, arguments)
         # Each as soon as it is known: the large ones take long.
-        _report(points, docs=arguments.docs)
+        _report([points[count] for count in sorted(points)], docs=arguments.docs)
     return 0
+
+
+def _kept() -> dict[int, Point]:
+    path = RESULTS / _JSON
+    found = json.loads(path.read_text())["points"] if path.exists() else []
+    return {point["devices"]: Point(**point) for point in found}
 
 
 def _record() -> None:
@@ -118,7 +129,7 @@ def _measure(devices: int, arguments: argparse.Namespace) -> Point:
         first_at = farm.database_now()
         time.sleep(arguments.secs)
         after, secs = _processors(farm, hosts), time.monotonic() - began
-        trials, busy_secs = _done(farm, first_at)
+        trials, busy_secs, lag = _done(farm, first_at)
     spent = {stage: after[stage] - before[stage] for stage in _STAGES}
     return Point(
         devices=devices,
@@ -129,6 +140,7 @@ def _measure(devices: int, arguments: argparse.Namespace) -> Point:
         utilisation=busy_secs / (devices * secs),
         cpu_ms={stage: 1e3 * spent[stage] / max(1, trials) for stage in _STAGES},
         cores_used=sum(spent.values()) / secs,
+        lag=lag,
     )
 
 
@@ -167,22 +179,23 @@ def _tree(pid: int) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-def _done(farm: PlainFarm, since: Any) -> tuple[int, float]:
-    """Trials done since then, and the seconds that their devices spent on them."""
+def _done(farm: PlainFarm, since: Any) -> tuple[int, float, float]:
+    """Trials done since then, the seconds that their devices spent on them, and their rounds' mean lag."""
     question = (
-        "SELECT count(*), coalesce(sum((stage_secs->>'measure')::float), 0) FROM trials WHERE done_at > %s"
+        "SELECT count(*), coalesce(sum((stage_secs->>'measure')::float), 0),"
+        " coalesce(avg(round - learnt_round), 0) FROM trials WHERE done_at > %s"
     )
     with psycopg.connect(farm.dsn) as connection:
         row = connection.execute(question, [since]).fetchone()
     assert row is not None
-    return int(row[0]), float(row[1])
+    return int(row[0]), float(row[1]), float(row[2])
 
 
 def _report(points: Sequence[Point], *, docs: bool) -> None:
     machine = this_machine()
     path = RESULTS / _JSON
     write_json(_JSON, {"machine": asdict(machine), "points": [asdict(point) for point in points]})
-    head = ["devices", "strategy", "batch", "trials/s", "utilisation", "cores used"]
+    head = ["devices", "strategy", "batch", "trials/s", "utilisation", "lag", "cores used"]
     rows = [
         [
             str(point.devices),
@@ -190,6 +203,7 @@ def _report(points: Sequence[Point], *, docs: bool) -> None:
             str(point.batch_size),
             f"{point.per_sec:.1f}",
             f"{point.utilisation:.0%}",
+            f"{point.lag:.1f}",
             f"{point.cores_used:.2f}",
             *(f"{point.cpu_ms[stage]:.1f}" for stage in _STAGES),
         ]
