@@ -1,7 +1,7 @@
 """Imported by the worker's fork server before it forks: what a measuring child needs is then there already.
 
-Importing it is its whole effect; it starts no thread. Where TVM comes without its compiler, children only
-load and time what others built.
+Importing it is its whole effect, one build to start the compiler included; it starts no thread. Where TVM
+comes without its compiler, children only load and time what others built.
 """
 
 from tuner.tvm_light import has_compiler, load_tvm
@@ -15,3 +15,6 @@ import workers.reference_child  # noqa: E402 - the same
 if has_compiler():
     import workers.build_child
     import workers.selftest_child  # noqa: F401 - importing it is all
+    from workers.warm_up import warm_up
+
+    warm_up()

@@ -5,6 +5,8 @@ Layout rewrite blocks stay: a consumer runs them on every call. It times nothing
 
 import json
 import math
+import os
+import re
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +22,10 @@ from workers.inputs import Parameter
 #: The only function of a workload in canonical form.
 ENTRY = "main"
 _LINK_TIMEOUT_SECS = 30.0
+#: How linkers name what they do not find.
+_MISSING = re.compile(r"undefined (?:references? to|symbol:?) [`']?([\w.@$]+)")
+#: Of the names that generated code takes from TVM's runtime.
+_RUNTIME_PREFIX = "TVM"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +76,8 @@ def link_library(runtime: Any, *, linker: str, directory: Path) -> Path:
     runtime.write_to_file(str(object_path), "o")
     command = [linker, "-shared", "-o", str(library_path), str(object_path)]
     # Most kernels need no library, and ld takes ten times as long to read libc's symbols as to link them.
-    done = _ld([*command, "-z", "defs"])
-    if done.returncode != 0:
+    done = _ld([*command, "-z", "defs", "--warn-unresolved-symbols"])
+    if done.returncode != 0 or _needs_libraries(done.stderr.decode(errors="replace")):
         done = _ld([*command, *_c_libraries()])
     if done.returncode != 0:
         raise ProgramError(f"ld ended with {done.returncode}: {done.stderr.decode(errors='replace')[:500]}")
@@ -79,7 +85,15 @@ def link_library(runtime: Any, *, linker: str, directory: Path) -> Path:
 
 
 def _ld(command: list[str]) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(command, capture_output=True, timeout=_LINK_TIMEOUT_SECS, check=False)
+    # Its warnings are read: they must not be translated.
+    env = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(command, capture_output=True, timeout=_LINK_TIMEOUT_SECS, check=False, env=env)
+
+
+def _needs_libraries(warnings: str) -> bool:
+    """Whether ld misses something that TVM's runtime, loaded before the kernel, does not have."""
+    missing = set(_MISSING.findall(warnings))
+    return bool(warnings) and not (missing and all(name.startswith(_RUNTIME_PREFIX) for name in missing))
 
 
 @cache
