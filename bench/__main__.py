@@ -5,6 +5,7 @@ import sys
 
 from bench import (
     breakdown,
+    consumed,
     device_path,
     farm_sim,
     load,
@@ -28,6 +29,7 @@ _COMMANDS = {
     "policy": (policy, "rank agreement of the measure policy with a long careful reference"),
     "lookup": (lookup, "the compile-time database against stock JSONDatabase"),
     "memory": (memory, "the worker's memory over thousands of candidates"),
+    "consumed": (consumed, "a dense layer's published time beside what compile_tir and compile_relax give"),
     "device": (device_path, "what a candidate costs on its way through a worker, beside LLVM alone"),
     "farm-sim": (farm_sim, "how many devices one control plane feeds, the devices simulated"),
     "load": (load, "the API under load on loopback, by wrk"),
