@@ -145,8 +145,8 @@ QUERIES = (
     Query(
         name="best latency by round, large search", ask=lambda s, x: rounds.round_latencies(s, [x.search_id])
     ),
-    Query(name="trials under way", ask=lambda s, _: dispatched_trials(s)),
-    Query(name="trials under way, by target", ask=lambda s, _: outstanding(s)),
+    Query(name="trials under way, of one replica", ask=lambda s, _: dispatched_trials(s, tended_by="nobody")),
+    Query(name="trials under way, by target", ask=lambda s, x: outstanding(s, [x.target_id])),
     Query(
         name="newest stage seconds of a target",
         ask=lambda s, x: recent_stage_secs(s, x.target_id, limit=50),

@@ -1,9 +1,9 @@
 """What is under way: dispatched trials, their counts by target, how long the newest took. Reads only."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from db.clock import secs_since, utc_now
@@ -37,8 +37,11 @@ class Outstanding:
     count: int
 
 
-def dispatched_trials(session: Session) -> list[DispatchedTrial]:
-    """All trials that are under way, with ages in database time."""
+def dispatched_trials(session: Session, *, tended_by: str | None = None) -> list[DispatchedTrial]:
+    """Trials that are under way, with ages in database time.
+
+    `tended_by`: only those of searches that this owner leases, and of searches that nobody does.
+    """
     statement = (
         select(
             TrialRow.id,
@@ -56,21 +59,25 @@ def dispatched_trials(session: Session) -> list[DispatchedTrial]:
         .where(TrialRow.state == TrialState.DISPATCHED)
         .order_by(TrialRow.id)
     )
+    if tended_by is not None:
+        # An expired lease is nobody's: its owner may be dead.
+        free = or_(SearchRow.lease_owner.is_(None), SearchRow.lease_expires_at <= utc_now())
+        statement = statement.where(or_(SearchRow.lease_owner == tended_by, free))
     return [
         DispatchedTrial(**{**row._mapping, "role": WorkerRole(row.role)})  # noqa: SLF001 - SQLAlchemy's public name
         for row in session.execute(statement)
     ]
 
 
-def outstanding(session: Session) -> list[Outstanding]:
-    """What is dispatched, over all searches."""
+def outstanding(session: Session, target_ids: Collection[int]) -> list[Outstanding]:
+    """What is dispatched to some targets, over all searches."""
     role = func.coalesce(TrialRow.role, WorkerRole.BOTH)
     statement = (
         select(SearchRow.target_id, role, JobRow.owner, func.count())
         .select_from(TrialRow)
         .join(SearchRow, SearchRow.id == TrialRow.search_id)
         .join(JobRow, JobRow.id == TrialRow.job_id)
-        .where(TrialRow.state == TrialState.DISPATCHED)
+        .where(TrialRow.state == TrialState.DISPATCHED, SearchRow.target_id.in_(target_ids))
         .group_by(SearchRow.target_id, role, JobRow.owner)
     )
     return [

@@ -24,6 +24,11 @@ class Leases(Mapping[int, Lease]):
         self._held: dict[int, Lease] = {}
         self._renewed_at = 0.0
 
+    @property
+    def owner(self) -> str:
+        """Of all of them."""
+        return self._owner
+
     def __getitem__(self, search_id: int) -> Lease:
         return self._held[search_id]
 

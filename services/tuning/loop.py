@@ -227,7 +227,7 @@ class Tuner:
             return
         self._reconciled_at = time.monotonic()
         with reading(self._engine) as session:
-            under_way = dispatched_trials(session)
+            under_way = dispatched_trials(session, tended_by=self._leases.owner)
             workers = fleet.read_fleet(session, dead_after_secs=self._settings.dead_after_secs)
         now = time.monotonic()
         unheld = [trial for trial in under_way if not reconcile.is_held(trial, workers)]

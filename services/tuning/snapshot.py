@@ -60,13 +60,14 @@ def _read(session: Session, search_ids: Collection[int], *, dead_after_secs: flo
     jobs = {task.job_id for task in progress.open_tasks(session, search_ids)}
     tasks = progress.open_tasks_of_jobs(session, jobs)
     ids = set(search_ids) | {task.search_id for task in tasks}
+    found = searches.read_searches(session, ids)
     by_role: dict[int, Counter[WorkerRole]] = defaultdict(Counter)
     by_owner: dict[int, Counter[str]] = defaultdict(Counter)
-    for out in outstanding(session):
+    for out in outstanding(session, {search.target_id for search in found.values()}):
         by_role[out.target_id][out.role] += out.count
         by_owner[out.target_id][out.owner] += out.count
     return Snapshot(
-        searches=searches.read_searches(session, ids),
+        searches=found,
         tasks=tasks,
         open_trials=rounds.open_trials(session, ids),
         cancelled=rounds.cancelled_trials(session, ids),

@@ -9,11 +9,12 @@ from sqlalchemy import Engine, update
 
 from db import attempts, rounds, trials
 from db.attempts import Measured
+from db.clock import utc_now
 from db.dispatched import dispatched_trials
 from db.session import reading, transaction
 from db.states import Outcome, Purpose, TrialState
-from db.tables import JobRow, TrialRow
-from tests.tuning.rows import add_job, add_search, add_target, add_trials, ok, read, states
+from db.tables import JobRow, SearchRow, TrialRow
+from tests.tuning.rows import add_job, add_search, add_target, add_trials, claim, ok, read, states
 
 
 class Farm:
@@ -200,3 +201,19 @@ def test_ages_and_deadlines_are_the_databases(farm: Farm) -> None:
         under_way = dispatched_trials(session)
     assert [trial.overdue for trial in under_way] == [False, True]
     assert all(0 <= trial.age_secs < 5 for trial in under_way)
+
+
+def test_a_replica_looks_at_its_own_trials_and_at_those_that_nobody_tends(farm: Farm) -> None:
+    farm.add(1)
+    farm.dispatch()
+
+    def seen_by(owner: str) -> int:
+        with reading(farm.engine) as session:
+            return len(dispatched_trials(session, tended_by=owner))
+
+    assert seen_by("a") == seen_by("b") == 1
+    claim(farm.engine, farm.search_id, owner="a")
+    assert (seen_by("a"), seen_by("b")) == (1, 0)
+    with transaction(farm.engine) as session:
+        session.execute(update(SearchRow).values(lease_expires_at=utc_now(offset_secs=-1)))
+    assert seen_by("b") == 1
