@@ -49,7 +49,7 @@ def main(arguments: argparse.Namespace) -> int:
             url = f"sqlite:///{directory}/tilefarm.db"
             upgrade(url)
             job, task = fill(url, jobs=arguments.jobs, trials=trials)
-            with _serving(url, Path(directory)) as (address, token):
+            with serving(url, Path(directory)) as (address, token):
                 paths = {
                     "jobs": "/",
                     "jobs by speed-up": "/?sort=-speedup",
@@ -70,7 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _serving(url: str, directory: Path) -> Iterator[tuple[str, str]]:
+def serving(url: str, directory: Path) -> Iterator[tuple[str, str]]:
     """The API on a free port, and a token that may look at all."""
     engine = connect(url, pool_size=1)
     with transaction(engine) as session:

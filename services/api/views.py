@@ -74,7 +74,7 @@ def gflops(flops: float, latency_secs: float | None) -> float | None:
 
 
 def _summary(job: Job, tasks: Sequence[Task], counts: Collection[Count]) -> dict[str, object]:
-    best = _weighted([(task.weight, task.best_latency_secs) for task in tasks])
+    best = _best_so_far(tasks)
     untuned = _weighted([(task.weight, task.untuned_latency_secs) for task in tasks])
     trials = _trial_counts(counts)
     return {
@@ -122,6 +122,21 @@ def _outcomes(counts: Collection[Count]) -> dict[Outcome, int]:
         if count.outcome is not None:
             outcomes[count.outcome] += count.count
     return dict(sorted(outcomes.items()))
+
+
+def _best_so_far(tasks: Sequence[Task]) -> float | None:
+    """Weighted latency, seconds. A task of which no candidate is measured yet counts as it came."""
+    if all(task.best_latency_secs is None for task in tasks):
+        return None
+    return _weighted(
+        [
+            (
+                task.weight,
+                task.untuned_latency_secs if task.best_latency_secs is None else task.best_latency_secs,
+            )
+            for task in tasks
+        ]
+    )
 
 
 def _weighted(parts: Sequence[tuple[float, float | None]]) -> float | None:

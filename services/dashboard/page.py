@@ -41,7 +41,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.filters.update(words.FILTERS)
-_templates.globals["asset"] = asset_url
+_templates.globals.update(asset=asset_url, span=words.span, latency=words.latency)
 
 
 def page(

@@ -1,7 +1,8 @@
 """Numbers and times as people read them on a page; `–` stands for what is not known."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,18 @@ _STEPS = ((86_400, "d"), (3600, "h"), (60, "min"))
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 #: As db/jobs.py makes them.
 _JOB_ID = re.compile(r"\bjob-[a-z2-7]{16}\b")
+#: Waiting is grey; build and measure are as on the fleet's timeline.
+_STAGES = {
+    "search": "s2",
+    "start": "s5",
+    "replay": "s3",
+    "build": "s1",
+    "load": "s7",
+    "wait": "s4",
+    "check": "s6",
+    "measure": "s0",
+    "end": "s8",
+}
 _OUTCOMES = {
     "ok": "ok",
     "cut_off": "cut off",
@@ -25,6 +38,16 @@ _OUTCOMES = {
     "rejected": "rejected",
     "worker_lost": "worker lost",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Where seconds went: a part of a shot, or the search."""
+
+    name: str
+    secs: float
+    #: A class of style.css.
+    colour: str
 
 
 def latency(secs: float | None) -> str:
@@ -56,7 +79,7 @@ def count(number: float | None) -> str:
 
 def flop(number: float | None) -> str:
     """`4.19 M`, `268 M`, `1.07 G`."""
-    if number is None:
+    if not number:
         return NONE
     for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= scale:
@@ -87,7 +110,27 @@ def speedup(ratio: float | None) -> str:
 
 
 def percent(part: float | None) -> str:
-    return NONE if part is None else f"{100 * part:.0f} %"
+    if part is None:
+        return NONE
+    return "<1 %" if 0 < part < 0.005 else f"{100 * part:.0f} %"
+
+
+def bytes_(number: float) -> str:
+    """`512 MiB`, `24.0 GiB`."""
+    for scale, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if number >= scale:
+            return f"{figures(number / scale)} {unit}"
+    return f"{number:.0f} B"
+
+
+def staged(stage_secs: Mapping[str, float]) -> list[Stage]:
+    """Stages in the order in which they are spent; each has its colour, whatever the others are."""
+    known = [name for name in _STAGES if name in stage_secs]
+    names = [*known, *sorted(stage_secs.keys() - _STAGES.keys())]
+    return [
+        Stage(name=name.replace("_", " "), secs=stage_secs[name], colour=_STAGES.get(name, "s4"))
+        for name in names
+    ]
 
 
 def moment(at: datetime | None) -> str:
@@ -130,5 +173,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
         outcome,
         asked,
         jobs_linked,
+        staged,
     )
-}
+} | {"bytes": bytes_}

@@ -2,17 +2,23 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from bench.big_database import fill
+from bench.pages import serving
+from db.migrate import upgrade
 from services.server.tokens import dashboard_link
+from tests.system.modules import body
 from tests.system.service import Service, run_service
 
 _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
     *("--disable-sync", "--no-first-run"),
 )
+XSS = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -41,11 +47,40 @@ def service(chromium, tmp_path_factory) -> Iterator[Service]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def job(service: Service) -> str:
+    """A job that tunes for the length of the tests that need one."""
+    made = service.submit({**body("mm_relu", max_trials=400, seed=7), "name": XSS})["id"]
+    service.wait_for(made, lambda view: view["trials"]["done"] > 0)
+    return made
+
+
 @pytest.fixture
 def tab(chromium, service) -> Iterator["Tabs"]:
     tabs = Tabs(chromium, service)
     yield tabs
     tabs.close()
+
+
+@pytest.fixture(scope="session")
+def large(chromium, tmp_path_factory) -> Iterator["Large"]:
+    """An API alone, on a database of 5,000 jobs, one task of which has 100,000 trials."""
+    del chromium
+    directory = tmp_path_factory.mktemp("large")
+    url = f"sqlite:///{directory}/tilefarm.db"
+    upgrade(url)
+    job, task = fill(url, jobs=5_000, trials=100_000)
+    with serving(url, directory) as (address, token):
+        yield Large(address=address, token=token, job=job, task=task)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Large:
+    address: str
+    token: str
+    #: The job and the task of the long search.
+    job: str
+    task: int
 
 
 class Tabs:
@@ -67,6 +102,15 @@ class Tabs:
         page.goto(self.link())
         page.wait_for_url(f"{self._service.url}/")
         page.goto(path)
+        return page
+
+    def at(self, large: Large):
+        """A page of the large one."""
+        context = self._chromium.new_context(viewport={"width": 1440, "height": 900}, base_url=large.address)
+        self._contexts.append(context)
+        assert context.request.post("/session", data={"token": large.token}).status == 204
+        page = context.new_page()
+        page.on("console", self._hear)
         return page
 
     def link(self) -> str:

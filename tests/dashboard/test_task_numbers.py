@@ -114,3 +114,29 @@ def test_what_is_remembered_is_made_once_until_its_mark_changes():
     assert remembered.get("a", 2, make) == 2
     assert remembered.get("b", 2, make) == 3
     assert made == [None, 1, None]
+
+
+def test_every_chart_of_a_task_and_of_a_trial_is_saved_as_it_is_drawn(browse, farm, engine):
+    job_id = farm.job()
+    for number, secs in enumerate([4e-3, 2e-3, 8e-3, 1e-3, 2e-3], 1):
+        add_trials(
+            engine, job_id, outcome="ok", latency_secs=secs, round=1, predicted_score=1e-3 / secs,
+            stage_secs={"build": 0.5, "measure": 0.1}, attempt=number,
+        )  # fmt: skip
+    add_trials(engine, job_id, outcome="run_error", attempt=9)
+    browser = browse()
+    drawn = browser.get("/tasks/1/curve").json()
+    saved = {name: browser.get(f"/download/tasks/1/{name}.json").json() for name in ("ranks", "spread")}
+    assert saved["ranks"] == drawn["rank_by_round"] == [{"round": 1, "rank": 1.0}]
+    assert saved["spread"] == drawn["spread"]
+    assert sum(each["trials"] for each in drawn["spread"]) == 5
+    assert drawn["spread"][0]["from_secs"] == pytest.approx(1e-3)
+    assert drawn["spread"][-1]["to_secs"] == pytest.approx(8e-3)
+    predicted = browser.get("/download/tasks/1/predictions.json").json()
+    assert [each["latency_secs"] for each in predicted] == [4e-3, 2e-3, 8e-3, 1e-3, 2e-3]
+    assert browser.get("/download/trials/1/repeats.csv").text == "repeat,secs\r\n1,0.004\r\n"
+    assert browser.get("/download/trials/1/seconds.json").json() == [
+        {"stage": "build", "secs": 0.5},
+        {"stage": "measure", "secs": 0.1},
+    ]
+    assert browser.get("/download/trials/99/repeats.csv").status_code == 404

@@ -1,11 +1,14 @@
 // What the plots of all pages share: colours of the theme, axes, units, the switches, plotly's settings.
 "use strict";
 const Charts = (() => {
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const latency = (secs) => {
-    const [scale, unit] = secs >= 1 ? [1, "s"] : secs >= 1e-3 ? [1e-3, "ms"] : secs >= 1e-6 ? [1e-6, "µs"] : [1e-9, "ns"];
-    return `${Number((secs / scale).toPrecision(3))} ${unit}`;
+  // A colour of the theme, as the browser resolves it: rgb(…).
+  const probe = document.createElement("i");
+  const css = (name) => {
+    if (!probe.isConnected) { probe.hidden = true; document.body.append(probe); }
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
   };
+  const { latency } = Units;
   // Viridis, from good (dark in light theme, bright in dark) to bad: lightness alone tells it too.
   const STOPS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
   const viridis = (part) => {
@@ -13,7 +16,7 @@ const Charts = (() => {
     const [one, other] = [STOPS[Math.floor(at)], STOPS[Math.floor(at) + 1]];
     return `rgb(${one.map((value, i) => Math.round(value + (other[i] - value) * (at % 1))).join(",")})`;
   };
-  const dark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
+  const faded = (colour, alpha) => colour.replace("rgb(", "rgba(").replace(")", `, ${alpha})`);
   const config = { displayModeBar: false, responsive: true };
   const layout = (more) => ({
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 62, r: 12, t: 10, b: 44 },
@@ -21,16 +24,16 @@ const Charts = (() => {
     hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") }, namelength: 40 }, ...more,
   });
   const axis = (title, more) => ({ title: { text: title, standoff: 8 }, gridcolor: css("--line"), zeroline: false, linecolor: css("--line"), automargin: true, ...more });
-  const legend = () => ({ orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" });
-  // Ticks in the units that people read: 50 µs, 1 ms. In microseconds, as the axes are.
-  const latencyTicks = (low, high) => {
-    const steps = Math.log10(high / low) > 2.5 ? [1] : Math.log10(high / low) > 1.2 ? [1, 3] : [1, 2, 3, 5, 7];
-    const values = [];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
-      for (const step of steps) values.push(step * 10 ** power);
-    }
-    return { tickvals: values, ticktext: values.map((micros) => latency(micros / 1e6)) };
-  };
+  // Above the plot; below it where there is no room for one line.
+  const legend = (box) => (box.clientWidth < 700
+    ? { orientation: "h", x: 0, y: -0.2, yanchor: "top", bgcolor: "rgba(0,0,0,0)" }
+    : { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" });
+  // An axis of latencies, drawn in microseconds, with ticks in the units that people read: 50 µs, 1 ms.
+  const ticks = (micros) => ({ tickmode: "array", tickvals: micros, ticktext: micros.map((each) => (each ? latency(each / 1e6) : "0")) });
+  const latencies = (low, high, scale) => (scale === "log"
+    ? { type: "log", ...ticks(Units.logarithmic(low / 1.25, high * 1.25)), range: [Math.log10(low / 1.25), Math.log10(high * 1.25)] }
+    : { range: [0, high * 1.05], ...ticks(Units.linear(0, high)) });
+  const seconds = (end) => { const at = Units.times(end); return { tickmode: "array", tickvals: at, ticktext: at.map(Units.span) }; };
   // The switches of a card: [data-x] and [data-y] buttons change the view and draw again.
   const switches = (view, draw) => document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-x], [data-y]");
@@ -57,5 +60,5 @@ const Charts = (() => {
     said.textContent = text;
     box.replaceChildren(said);
   }
-  return { css, latency, viridis, dark, config, layout, axis, legend, latencyTicks, switches, numbers, say };
+  return { css, latency, faded, viridis, config, layout, axis, legend, ticks, latencies, seconds, switches, numbers, say };
 })();

@@ -20,14 +20,10 @@
       const band = { type: "scatter", mode: "lines", x: each.numbers, line: { shape: "hv", width: 0, color: fill }, hoverinfo: "skip", showlegend: false };
       return [
         { ...band, y: micros(each.least_secs) },
-        { ...band, y: micros(each.most_secs), fill: "tonexty", fillcolor: rgba(fill, 0.18) },
+        { ...band, y: micros(each.most_secs), fill: "tonexty", fillcolor: Charts.faded(fill, 0.18) },
         { type: "scatter", mode: "lines", name: `${each.name}, ${each.jobs} job${each.jobs === 1 ? "" : "s"}`, x: each.numbers, y: micros(each.medians_secs), text: told(each.name, each.medians_secs), hoverinfo: "text", line: style(index) },
       ];
     });
-  }
-  function rgba(hex, alpha) {
-    const value = Number.parseInt(hex.slice(1), 16);
-    return `rgba(${value >> 16},${(value >> 8) & 255},${value & 255},${alpha})`;
   }
   function draw() {
     const box = document.getElementById("curve");
@@ -37,10 +33,11 @@
     const all = traces.flatMap((trace) => trace.y);
     if (!all.length) { Charts.say("curve", "None of these jobs has a weighted latency yet: every task must have been measured."); return; }
     const [low, high] = [Math.min(...all), Math.max(...all)];
+    const times = by === "job" && view.x === "at_secs";
     Plotly.newPlot(box, traces, layout({
-      margin: { l: 68, r: 12, t: 34, b: 44 }, showlegend: true, legend: Charts.legend(), hovermode: "closest",
-      xaxis: axis(view.x === "numbers" ? "trial" : "seconds since the job began", { rangemode: "tozero" }),
-      yaxis: axis("weighted latency", view.y === "log" ? { type: "log", ...Charts.latencyTicks(low, high), range: [Math.log10(low / 1.2), Math.log10(high * 1.2)] } : { range: [0, high * 1.05], tickmode: "array", tickvals: [0, 1, 2, 3, 4, 5].map((n) => n * high / 5), ticktext: [0, 1, 2, 3, 4, 5].map((n) => (n ? Charts.latency(n * high / 5e6) : "0")) }),
+      margin: { l: 68, r: 12, t: 34, b: 44 }, showlegend: true, legend: Charts.legend(box), hovermode: "closest",
+      xaxis: axis(times ? "time since the job began" : "trial", { rangemode: "tozero", ...(times ? Charts.seconds(Math.max(...traces.flatMap((trace) => trace.x))) : {}) }),
+      yaxis: axis("weighted latency", Charts.latencies(low, high, view.y)),
       shapes: by === "job" && view.x === "numbers" && lines.length > 1 ? [{ type: "line", x0: budget, x1: budget, y0: 0, y1: 1, yref: "paper", line: { color: css("--faint"), dash: "dot", width: 1 } }] : [],
     }), config);
   }

@@ -32,7 +32,8 @@
     const logs = latencies.map(Math.log);
     const [low, high] = [Math.min(...logs), Math.max(...logs)];
     const part = (trial) => (logs[trial] - low) / (high - low || 1);
-    const colour = (trial) => Charts.viridis(Charts.dark() ? 1 - 0.85 * part(trial) : 0.9 * part(trial));
+    const dark = isDark();
+    const colour = (trial) => Charts.viridis(dark ? 1 - 0.85 * part(trial) : 0.9 * part(trial));
     const places = axes.map((axis) => order(axis.values));
     const y = (index, value) => { const at = places[index]; const place = at.indexOf(key(value)); return at.length < 2 ? (top + bottom) / 2 : bottom - 10 - (place / (at.length - 1)) * (bottom - top - 20); };
     const yLatency = (trial) => top + 10 + (1 - part(trial)) * (bottom - top - 20);

@@ -6,9 +6,9 @@ const root = document.documentElement;
 const csrf = document.querySelector('meta[name="csrf"]')?.content;
 
 // Theme
+const isDark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 $("theme").addEventListener("click", () => {
-  const dark = getComputedStyle(root).colorScheme === "dark";
-  root.dataset.theme = dark ? "light" : "dark";
+  root.dataset.theme = isDark() ? "light" : "dark";
   localStorage.setItem("tilefarm-theme", root.dataset.theme);
   document.dispatchEvent(new Event("themed"));
 });
@@ -111,10 +111,11 @@ function highlight(pre) {
 document.querySelectorAll("[data-highlight]").forEach(highlight);
 
 // Times in the reader's own zone
+const BRIEF = { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
 function localise(within) {
   within.querySelectorAll("time[datetime]").forEach((time) => {
     const at = new Date(time.dateTime);
-    if (!Number.isNaN(at.valueOf())) time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    if (!Number.isNaN(at.valueOf())) time.textContent = at.toLocaleString(undefined, "brief" in time.dataset ? BRIEF : { dateStyle: "medium", timeStyle: "medium" });
   });
 }
 localise(document);

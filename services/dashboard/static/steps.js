@@ -2,58 +2,63 @@
 "use strict";
 (() => {
   const NS = "http://www.w3.org/2000/svg";
-  const make = (parent, name, attributes, text) => {
+  const { latency } = Units;
+  function make(parent, name, attributes, text) {
     const element = document.createElementNS(NS, name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     if (text !== undefined) element.textContent = text;
     parent.append(element);
     return element;
-  };
-  const latency = (secs) => {
-    const [scale, unit] = secs >= 1 ? [1, "s"] : secs >= 1e-3 ? [1e-3, "ms"] : [1e-6, "µs"];
-    return `${Number((secs / scale).toPrecision(3))} ${unit}`;
-  };
-  const span = (secs) => (secs >= 5400 ? `${(secs / 3600).toFixed(1)} h` : secs >= 90 ? `${Math.round(secs / 60)} min` : `${Math.round(secs)} s`);
+  }
+  function say(box, text) {
+    const said = document.createElement("p");
+    said.className = "nothing";
+    said.textContent = text;
+    box.replaceChildren(said);
+  }
+  function axes(svg, { x, y, left, right, height, times, values }) {
+    for (const value of values) {
+      make(svg, "line", { class: "grid", x1: left, x2: right, y1: y(value), y2: y(value) });
+      make(svg, "text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, latency(value));
+    }
+    for (const secs of times) {
+      const anchor = secs === 0 ? "start" : x(secs) > right - 20 ? "end" : "middle";
+      make(svg, "text", { x: x(secs), y: height - 4, "text-anchor": anchor }, Units.span(secs));
+    }
+  }
   function draw() {
     const box = document.getElementById("steps");
     const data = JSON.parse(document.getElementById("steps-data").textContent);
     const { times_secs: times, latencies_secs: values, untuned_secs: untuned } = data;
-    box.replaceChildren();
     if (!values.length) {
-      const said = document.createElement("p");
-      said.className = "nothing";
-      said.textContent = "The curve begins when every task has been measured and one got faster.";
-      box.append(said);
+      say(box, data.now_secs === null ? "The curve begins when every task has been measured and one got faster." : "No curve: no task got faster, or not every one was measured.");
       return;
     }
+    box.replaceChildren();
     const [width, height] = [box.clientWidth, box.clientHeight];
     const [left, right, top, bottom] = [64, width - 8, 10, height - 24];
     const end = Math.max(...times, data.now_secs ?? 0) || 1;
-    const high = Math.max(...values, untuned ?? 0);
-    const low = Math.min(...values);
-    const floor = Math.max(low * 0.8, Number.MIN_VALUE);
-    const useLog = high / floor > 8;
+    const [low, high] = [Math.min(...values), Math.max(...values, untuned ?? 0)];
+    const useLog = high / low > 6;
+    const [floor, roof] = useLog ? [low / 1.6, high * 1.15] : [low * 0.8, high * 1.03];
     const scale = useLog ? Math.log : (value) => value;
     const x = (secs) => left + (secs / end) * (right - left);
-    const y = (secs) => bottom - ((scale(secs) - scale(floor)) / (scale(high * 1.02) - scale(floor))) * (bottom - top);
+    const y = (secs) => bottom - ((scale(secs) - scale(floor)) / (scale(roof) - scale(floor))) * (bottom - top);
     const svg = make(box, "svg", { role: "img", "aria-label": `weighted latency from ${latency(high)} to ${latency(low)}` });
-    for (let i = 0; i <= 3; i += 1) {
-      const value = useLog ? Math.exp(scale(floor) + (i / 3) * (scale(high) - scale(floor))) : floor + (i / 3) * (high - floor);
-      make(svg, "line", { class: "grid", x1: left, x2: right, y1: y(value), y2: y(value) });
-      make(svg, "text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, latency(value));
-      make(svg, "text", { x: x((i / 3) * end), y: height - 4, "text-anchor": i === 0 ? "start" : i === 3 ? "end" : "middle" }, span((i / 3) * end));
-    }
+    axes(svg, { x, y, left, right, height, times: Units.times(end, Math.max(3, Math.floor(width / 150))), values: useLog ? Units.logarithmic(floor, roof) : Units.linear(floor, roof, 4) });
     if (untuned) {
       make(svg, "line", { class: "untuned", x1: left, x2: right, y1: y(untuned), y2: y(untuned) });
-      make(svg, "text", { x: right, y: y(untuned) + 14, "text-anchor": "end" }, `untuned ${latency(untuned)}`);
+      make(svg, "text", { x: right, y: y(untuned) + 15, "text-anchor": "end" }, `untuned ${latency(untuned)}`);
     }
     let path = untuned ? `M${x(0)} ${y(untuned)}` : `M${x(times[0])} ${y(values[0])}`;
     times.forEach((secs, index) => { path += `H${x(secs)}V${y(values[index])}`; });
-    path += `H${right}`;
+    path += `H${x(end)}`;
     make(svg, "path", { class: "area", d: `${path}V${bottom}H${untuned ? x(0) : x(times[0])}Z` });
     make(svg, "path", { class: "line", d: path });
+    make(svg, "text", { class: "now", x: right, y: y(values.at(-1)) - 8, "text-anchor": "end" }, latency(values.at(-1)));
   }
-  document.addEventListener("DOMContentLoaded", draw);
   document.addEventListener("refreshed", draw);
+  document.addEventListener("themed", draw);
   addEventListener("resize", draw);
+  document.addEventListener("DOMContentLoaded", draw);
 })();

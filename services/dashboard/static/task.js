@@ -40,13 +40,12 @@
     ];
     const shown = [...micros(ok), ...[d.untuned_secs, d.record_secs, roofline].filter(Boolean).map((secs) => secs * 1e6)];
     const [low, high] = shown.length ? [Math.min(...shown), Math.max(...shown)] : [1, 10];
+    const times = view.x === "at_secs";
     Plotly.react(box, traces, layout({
       datarevision: view.revision, uirevision: `${view.x}-${view.y}`, hovermode: "closest",
-      showlegend: true, legend: Charts.legend(), margin: { l: 68, r: 12, t: 34, b: 44 },
-      xaxis: axis(view.x === "numbers" ? "trial" : "seconds since the first result", { range: [0, end * 1.01], anchor: "y2" }),
-      yaxis: axis("latency", view.y === "log"
-        ? { type: "log", domain: [0.14, 1], ...Charts.latencyTicks(low, high), range: [Math.log10(low / 1.25), Math.log10(high * 1.25)] }
-        : { domain: [0.14, 1], range: [0, high * 1.05], tickmode: "array", tickvals: [0, 1, 2, 3, 4, 5].map((n) => n * high / 5), ticktext: [0, 1, 2, 3, 4, 5].map((n) => (n ? latency(n * high / 5e6) : "0")) }),
+      showlegend: true, legend: Charts.legend(box), margin: { l: 68, r: 12, t: 34, b: 44 },
+      xaxis: axis(times ? "time since the first result" : "trial", { range: [0, end * 1.01], anchor: "y2", ...(times ? Charts.seconds(end) : {}) }),
+      yaxis: axis("latency", { domain: [0.14, 1], ...Charts.latencies(low, high, view.y) }),
       yaxis2: { domain: [0, 0.1], range: [-0.7, 1.7], fixedrange: true, showgrid: false, zeroline: false, tickvals: [0, 1], ticktext: ["cut off", "failed"], tickfont: { size: 10.5 } },
     }), config);
     if (!box.dataset.clicks) box.on("plotly_click", (event) => { const id = event.points[0].customdata; if (id) location.assign(`/trials/${id}`); });
@@ -77,18 +76,14 @@
       yaxis: axis("rank correlation", { range: [Math.min(-0.3, ...ranks.map((each) => each.rank)) - 0.05, 1.05], zeroline: true, zerolinecolor: css("--faint") }) }), config);
   }
   function spread() {
-    const d = view.data;
-    const secs = d.latencies_secs.filter((_, i) => d.outcomes[i] === "ok");
-    if (!secs.length) { Charts.say("spread", "Nothing has been measured yet."); return; }
-    const logs = secs.map(Math.log10);
-    const [low, high, bins] = [Math.min(...logs), Math.max(...logs), 30];
-    const width = (high - low || 1) / bins;
-    const counts = new Array(bins).fill(0);
-    logs.forEach((value) => { counts[Math.min(bins - 1, Math.floor((value - low) / width))] += 1; });
-    const mid = counts.map((_, i) => low + (i + 0.5) * width);
-    const ticks = [0, 1, 2, 3].map((i) => low + (i / 3) * bins * width);
-    Plotly.react("spread", [{ type: "bar", x: mid, y: counts, width, text: counts.map((n, i) => `${n} near ${latency(10 ** mid[i])}`), textposition: "none", hoverinfo: "text", marker: { color: css("--s1"), line: { width: 1, color: css("--card") } } }],
-      layout({ datarevision: view.revision, bargap: 0, xaxis: axis("latency, logarithmic", { tickvals: ticks, ticktext: ticks.map((value) => latency(10 ** value)) }), yaxis: axis(d.total > d.trials.length ? "trials shown" : "trials") }), config);
+    const bins = view.data.spread;
+    if (!bins.length) { Charts.say("spread", "Nothing has been measured yet."); return; }
+    const [low, high] = [Math.log10(bins[0].from_secs), Math.log10(bins.at(-1).to_secs)];
+    const width = (high - low) / bins.length;
+    const mid = bins.map((_, i) => low + (i + 0.5) * width);
+    const micros = Units.logarithmic(bins[0].from_secs * 1e6, bins.at(-1).to_secs * 1e6);
+    Plotly.react("spread", [{ type: "bar", x: mid, y: bins.map((bin) => bin.trials), width, text: bins.map((bin) => `${bin.trials} from ${latency(bin.from_secs)} to ${latency(bin.to_secs)}`), textposition: "none", hoverinfo: "text", marker: { color: css("--s1"), line: { width: 1, color: css("--card") } } }],
+      layout({ datarevision: view.revision, bargap: 0, xaxis: axis("latency, logarithmic", { ...Charts.ticks(micros), tickvals: micros.map((each) => Math.log10(each / 1e6)) }), yaxis: axis("trials") }), config);
   }
   function draw() {
     if (!view.data) return;

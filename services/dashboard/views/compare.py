@@ -41,6 +41,11 @@ class Course:
     at_secs: list[float]
     latencies_secs: list[float]
 
+    @property
+    def trials(self) -> int:
+        """Search trials that have ended, the farm's failures among them."""
+        return self.job.trials.done + self.job.trials.failed
+
     def latency_at(self, budget: int) -> float | None:
         """The weighted latency after so many trials; None before the first step."""
         reached = [secs for n, secs in zip(self.numbers, self.latencies_secs, strict=True) if n <= budget]
@@ -69,8 +74,7 @@ def compare_page(
     by: Annotated[str, Query(pattern="^(job|strategy)$")] = "job",
 ) -> Response:
     courses = _asked_courses(engine, job)
-    done = [course.job.trials.done + course.job.trials.failed for course in courses]
-    budget = min(done, default=0)
+    budget = _common_budget(courses)
     return page(
         "compare.html",
         viewer=who,
@@ -104,6 +108,42 @@ def compare_table(form: Form, who: JobsViewer, engine: EngineDep, job: _Asked = 
     return table("compare", form, columns, rows())
 
 
+@data.get("/compared.{form}")
+def compared_table(form: Form, who: JobsViewer, engine: EngineDep, job: _Asked = None) -> Response:
+    """A row for each job, at the budget that all have and at its end."""
+    del who
+    courses = _asked_courses(engine, job)
+    budget = _common_budget(courses)
+    names = (
+        *("id", "name", "state", "strategy", "seed", "weighted_latency_secs"),
+        *("untuned_weighted_latency_secs", "speedup"),
+    )
+    rows = (
+        {name: getattr(course.job, name) for name in names}
+        | {"target": course.job.target.name, "trials": course.trials}
+        | {"budget": budget, "latency_at_budget_secs": course.latency_at(budget)}
+        for course in courses
+    )
+    return table("compared", form, (*names, "target", "trials", "budget", "latency_at_budget_secs"), rows)
+
+
+@data.get("/strategies.{form}")
+def strategies_table(form: Form, who: JobsViewer, engine: EngineDep, job: _Asked = None) -> Response:
+    """The points of every strategy's line, and what it lies between."""
+    del who
+    courses = _asked_courses(engine, job)
+    rows = (
+        {"strategy": each.name, "jobs": each.jobs, "trial": number}
+        | {"median_secs": median, "least_secs": least, "most_secs": most}
+        for each in strategies(courses, budget=_common_budget(courses))
+        for number, median, least, most in zip(
+            each.numbers, each.medians_secs, each.least_secs, each.most_secs, strict=True
+        )
+    )
+    columns = ("strategy", "jobs", "trial", "median_secs", "least_secs", "most_secs")
+    return table("strategies", form, columns, rows)
+
+
 def strategies(courses: Sequence[Course], *, budget: int) -> list[Strategy]:
     """By name, each up to the budget that all have."""
     numbers = sorted({max(1, round(budget * step / _GRID)) for step in range(1, _GRID + 1)})
@@ -124,6 +164,11 @@ def strategies(courses: Sequence[Course], *, budget: int) -> list[Strategy]:
             )
         )
     return found
+
+
+def _common_budget(courses: Sequence[Course]) -> int:
+    """Trials that every job has had."""
+    return min((course.trials for course in courses), default=0)
 
 
 def _asked_courses(engine: EngineDep, job: Sequence[str] | None) -> list[Course]:
@@ -163,5 +208,5 @@ def _line(course: Course) -> dict[str, Any]:
         "numbers": course.numbers,
         "at_secs": course.at_secs,
         "latencies_secs": course.latencies_secs,
-        "trials": course.job.trials.done + course.job.trials.failed,
+        "trials": course.trials,
     }

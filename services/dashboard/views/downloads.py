@@ -10,19 +10,26 @@ from db.curves import improvements
 from db.failures import newest_failures
 from db.jobs_table import page_of_jobs
 from db.session import reading
-from db.states import JobState
+from db.states import JobState, Outcome
 from db.tasks import read_task, tasks_of_jobs
-from db.trials_view import list_trials
+from db.trials_view import Trial, list_trials, read_trial
 from services.api.deps import EngineDep
 from services.api.errors import NotFoundError
 from services.api.ids import JobId, RowId
 from services.api.views import job_summaries, job_view
 from services.dashboard.history import weighted_history
 from services.dashboard.messages import normalised
+from services.dashboard.ranks import rank_by_round
+from services.dashboard.spread import histogram
 from services.dashboard.tables import Form, table
 from services.dashboard.viewer import JobsViewer
 from services.dashboard.views.jobs import wanted_jobs
-from services.dashboard.views.task_numbers import RememberedDep, decisions_of_task
+from services.dashboard.views.task_numbers import (
+    RememberedDep,
+    decisions_of_task,
+    measured_secs,
+    points_of_task,
+)
 
 data = APIRouter(prefix="/download", include_in_schema=False)
 BATCH = 500
@@ -128,6 +135,53 @@ def decisions_table(
     return table("decisions", form, columns, rows)
 
 
+@data.get("/tasks/{task_id}/predictions.{form}")
+def predictions_table(
+    form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
+) -> Response:
+    """What the cost model said of each trial before it was measured."""
+    del who
+    rows: Iterator[Mapping[str, Any]] = (
+        {"trial": each.trial_id, "round": each.round}
+        | {"predicted_score": each.predicted_score, "latency_secs": each.latency_secs}
+        for each in points_of_task(engine, task_id, remembered)
+        if each.outcome is Outcome.OK and each.predicted_score is not None
+    )
+    return table("predictions", form, ("trial", "round", "predicted_score", "latency_secs"), rows)
+
+
+@data.get("/tasks/{task_id}/ranks.{form}")
+def ranks_table(
+    form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
+) -> Response:
+    del who
+    found = rank_by_round(points_of_task(engine, task_id, remembered))
+    return table("ranks", form, ("round", "rank"), found)
+
+
+@data.get("/tasks/{task_id}/spread.{form}")
+def spread_table(
+    form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
+) -> Response:
+    del who
+    found = histogram(measured_secs(points_of_task(engine, task_id, remembered)))
+    return table("spread", form, ("from_secs", "to_secs", "trials"), found)
+
+
+@data.get("/trials/{trial_id}/repeats.{form}")
+def repeats_table(form: Form, trial_id: RowId, who: JobsViewer, engine: EngineDep) -> Response:
+    del who
+    rows = ({"repeat": n, "secs": secs} for n, secs in enumerate(_trial(engine, trial_id).run_secs or [], 1))
+    return table("repeats", form, ("repeat", "secs"), rows)
+
+
+@data.get("/trials/{trial_id}/seconds.{form}")
+def trial_seconds_table(form: Form, trial_id: RowId, who: JobsViewer, engine: EngineDep) -> Response:
+    del who
+    found = _trial(engine, trial_id).stage_secs or {}
+    return table("seconds", form, ("stage", "secs"), ({"stage": n, "secs": s} for n, s in found.items()))
+
+
 @data.get("/failures.{form}")
 def failures_table(
     form: Form,
@@ -145,6 +199,14 @@ def failures_table(
         for each in failures
     )
     return table("failures", form, columns, rows)
+
+
+def _trial(engine: Engine, trial_id: int) -> Trial:
+    with reading(engine) as session:
+        found = read_trial(session, trial_id)
+    if found is None:
+        raise NotFoundError("trial_not_found", f"there is no trial {trial_id}")
+    return found[0]
 
 
 def _trials(engine: Engine, job_id: str, task_id: int, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:

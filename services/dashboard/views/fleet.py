@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -15,12 +15,22 @@ from services.dashboard.activity import BARS, SPAN_SECS, Activity, activity
 from services.dashboard.page import PageRoute, page
 from services.dashboard.tables import Form, table
 from services.dashboard.viewer import JobsViewer
+from services.dashboard.words import bytes_
 
 pages = APIRouter(include_in_schema=False, route_class=PageRoute)
 data = APIRouter(prefix="/download", include_in_schema=False)
 _RATE_SECS = 60.0
 #: Trials of the timeline's half hour that are read.
 _MOST_WORK = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """Trials of one task that a worker holds, the first of them by its id."""
+
+    task_name: str
+    trial_id: int
+    trials: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +43,17 @@ class Line:
     rate: WorkerRate | None
     activity: Activity | None
     facts: dict[str, str]
+
+    @property
+    def doing(self) -> list[Doing]:
+        """The trials that it holds, by task."""
+        by_task: dict[int, list[Held]] = {}
+        for held in self.holds:
+            by_task.setdefault(held.task_id, []).append(held)
+        return [
+            Doing(task_name=each[0].task_name, trial_id=each[0].trial_id, trials=len(each))
+            for each in by_task.values()
+        ]
 
     def measured(self, part: str, name: str) -> float | None:
         """A number of the self-test or of the sensors."""
@@ -146,8 +167,12 @@ def flat(facts: dict[str, Any], before: str = "") -> dict[str, str]:
         if isinstance(value, dict):
             found |= flat(value, f"{called}: ")
         elif value is not None:
-            found[called] = _text(value)
+            found[called.removesuffix(" bytes")] = bytes_(value) if _is_bytes(name, value) else _text(value)
     return found
+
+
+def _is_bytes(name: str, value: object) -> TypeGuard[int]:
+    return name.endswith("_bytes") and isinstance(value, int)
 
 
 def _text(value: object) -> str:

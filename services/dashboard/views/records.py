@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -21,9 +22,10 @@ from services.dashboard.views.downloads import BATCH
 pages = APIRouter(include_in_schema=False, route_class=PageRoute)
 data = APIRouter(prefix="/download", include_in_schema=False)
 PAGE_SIZE = 25
-_COVERED = 25
+_COVERED = 12
 _MISSED = 10
-_TRAFFIC_SECS = 48 * 3600.0
+_TRAFFIC_HOURS = 48
+_TRAFFIC_SECS = _TRAFFIC_HOURS * 3600.0
 _Text = Annotated[str, Query(max_length=120, pattern=r"^[^\x00]*$")]
 
 
@@ -64,7 +66,7 @@ def records_page(
         covered_page=covered_page,
         covered_more=len(covered) > _COVERED,
         traffic=_sum(hours),
-        hours=hours,
+        hours=_placed(hours),
         busiest=max((each.traffic.asked for each in hours), default=0),
         missed=missed,
         text=text,
@@ -144,6 +146,25 @@ def misses_table(form: Form, who: RecordsViewer, engine: EngineDep) -> Response:
         for each in missed
     )
     return table("misses", form, columns, rows)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _PlacedHour:
+    #: From the left; the present hour is the last.
+    index: int
+    hour: datetime
+    traffic: Traffic
+
+
+def _placed(hours: list[HourOfTraffic]) -> list[_PlacedHour]:
+    """Every hour of the chart, those without a lookup too."""
+    known = {each.hour: each.traffic for each in hours}
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    last = max(now, *known) if known else now
+    first = last - timedelta(hours=_TRAFFIC_HOURS - 1)
+    every = (first + timedelta(hours=n) for n in range(_TRAFFIC_HOURS))
+    nothing = Traffic(hits=0, near=0, misses=0)
+    return [_PlacedHour(index=n, hour=hour, traffic=known.get(hour, nothing)) for n, hour in enumerate(every)]
 
 
 def _sum(hours: list[HourOfTraffic]) -> Traffic:

@@ -14,6 +14,7 @@ from db.curves import Point, curve_mark, points
 from db.jobs import read_job
 from db.records import read_record
 from db.session import reading
+from db.states import Outcome
 from db.tasks import Task, read_task
 from db.traced import TracedTrial, module_of_search, search_space, traced_trials
 from db.workers import list_workers
@@ -27,6 +28,7 @@ from services.dashboard.ranks import rank_by_round
 from services.dashboard.remembered import Remembered
 from services.dashboard.roofline import bound
 from services.dashboard.sending import send
+from services.dashboard.spread import histogram
 from services.dashboard.viewer import JobsViewer
 from services.dashboard.views.tasks import task_not_found
 
@@ -70,11 +72,8 @@ def curve(
         task = _task(session, task_id)
         mark = curve_mark(session, task.search_id)
 
-        def read(known: list[Point] | None) -> list[Point]:
-            return _grown(session, task.search_id, known, count=mark[0])
-
         def draw(_before: dict[str, Any] | None) -> dict[str, Any]:
-            return _columns(remembered.points.get(task.search_id, mark, read))
+            return _columns(_points(session, task.search_id, mark, remembered))
 
         drawn = remembered.drawn.get(("curve", task.search_id), mark, draw)
         lines = _lines(session, task)
@@ -88,6 +87,14 @@ def decisions(
     """The decisions that tell most about latency: of the fastest trials and of a sample of all."""
     del who
     return _json(request, decisions_of_task(engine, task_id, remembered))
+
+
+def points_of_task(engine: EngineDep, task_id: int, remembered: _Numbers) -> list[Point]:
+    """Every trial of the task's search that has ended, in the order in which they were made."""
+    with reading(engine) as session:
+        task = _task(session, task_id)
+        mark = curve_mark(session, task.search_id)
+        return _points(session, task.search_id, mark, remembered)
 
 
 def decisions_of_task(engine: EngineDep, task_id: int, remembered: _Numbers) -> dict[str, Any]:
@@ -161,6 +168,14 @@ def _lines(session: Session, task: Task) -> dict[str, Any]:
     }
 
 
+def _points(session: Session, search_id: int, mark: tuple[Any, ...], remembered: _Numbers) -> list[Point]:
+    def read(known: list[Point] | None) -> list[Point]:
+        return _grown(session, search_id, known, count=mark[0])
+
+    found: list[Point] = remembered.points.get(search_id, mark, read)
+    return found
+
+
 def _grown(session: Session, search_id: int, known: list[Point] | None, *, count: int) -> list[Point]:
     """The search's points: those known, and those done since; all are read where that does not add up."""
     if known:
@@ -189,7 +204,12 @@ def _columns(found: list[Point]) -> dict[str, Any]:
         "improvements": [point.trial_id in best for point in kept],
         "total": len(found),
         "rank_by_round": rank_by_round(found),
+        "spread": histogram(measured_secs(found)),
     }
+
+
+def measured_secs(found: list[Point]) -> list[float]:
+    return [point.latency_secs for point in found if point.outcome is Outcome.OK and point.latency_secs]
 
 
 def _decisions(found: list[TracedTrial]) -> dict[str, Any]:

@@ -46,6 +46,7 @@ def task_page(task_id: RowId, request: Request, who: JobsViewer, engine: EngineD
         task=view,
         record=record,
         newest=newest,
+        names={worker.id: worker.name for worker in workers},
         bound=least,
         of_bound=None if least is None or not best else least.secs / best,
         lookup_target=job.target_name,
