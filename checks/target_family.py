@@ -1,7 +1,8 @@
-"""When is one target near another? By a rule that has a name, and that whoever asks has to name.
+"""When is one record near what was asked? By a rule that has a name, and that whoever asks has to name.
 
 `num-cores`: equal but for the number of cores. `mcpu-family`: equal but for the CPU, both of one family here:
-the same vector registers, so that tile sizes mean the same. A near record is never an exact one.
+the same vector registers, so that tile sizes mean the same. `anchor-block`: exactly the target, but another
+workload. A near record is never an exact one.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ from typing import Any, Final
 class NearRule(StrEnum):
     NUM_CORES = "num-cores"
     MCPU_FAMILY = "mcpu-family"
+    #: The same target; another function around the same costliest block.
+    ANCHOR_BLOCK = "anchor-block"
 
 
 #: LLVM's names of CPUs whose vector units are alike; a CPU in none of them is near no other.

@@ -145,6 +145,26 @@ def near_records(session: Session, shashes: Collection[str]) -> list[Near]:
     ]
 
 
+def anchored_records(
+    session: Session, anchor_hashes: Collection[str], *, target_key: str, tvm_version: str
+) -> dict[str, int]:
+    """The newest record of a workload with each of these anchor blocks; exactly this target and TVM."""
+    statement = (
+        select(WorkloadRow.anchor_hash, func.max(RecordRow.id))
+        .join(RecordRow, RecordRow.workload_id == WorkloadRow.id)
+        .join(TargetRow, TargetRow.id == RecordRow.target_id)
+        .where(
+            WorkloadRow.anchor_hash.in_(anchor_hashes),
+            WorkloadRow.tvm_version == tvm_version,
+            RecordRow.tvm_version == tvm_version,
+            TargetRow.key == target_key,
+            RecordRow.state == RecordState.PUBLISHED,
+        )
+        .group_by(WorkloadRow.anchor_hash)
+    )
+    return {anchor: record_id for anchor, record_id in session.execute(statement) if anchor is not None}
+
+
 def read_records(session: Session, record_ids: Collection[int]) -> list[Record]:
     return _records(session, _query().where(RecordRow.id.in_(record_ids)))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from db.conflict import insert_unless_there
@@ -31,6 +31,8 @@ class NewWorkload:
     flops: float
     #: [{"shape": [..], "dtype": ".."}, ..]
     args: Sequence[Mapping[str, Any]]
+    #: Structural hash of its anchor block alone; None where it has none.
+    anchor_hash: str | None = None
 
     @property
     def module_sha256(self) -> str:
@@ -65,6 +67,7 @@ def store_workload(session: Session, new: NewWorkload, *, known: int) -> int | N
         "module_sha256": new.module_sha256,
         "flops": new.flops,
         "args": [dict(arg) for arg in new.args],
+        "anchor_hash": new.anchor_hash,
     }
     if not insert_unless_there(session, WorkloadRow, values, unique=["tvm_version", "shash", "ordinal"]):
         return None
@@ -75,6 +78,13 @@ def store_workload(session: Session, new: NewWorkload, *, known: int) -> int | N
             WorkloadRow.ordinal == known,
         )
     ).one()
+
+
+def note_anchor(session: Session, workload_id: int, anchor_hash: str | None) -> None:
+    """Of a workload that was stored before anybody computed it."""
+    if anchor_hash is not None:
+        unknown = (WorkloadRow.id == workload_id) & WorkloadRow.anchor_hash.is_(None)
+        session.execute(update(WorkloadRow).where(unknown).values(anchor_hash=anchor_hash))
 
 
 def _workload(row: WorkloadRow) -> Workload:

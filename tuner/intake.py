@@ -122,6 +122,7 @@ def _function_of(workload: modules.Workload, space: Any) -> Answer:
         "shash": workload.shash,
         "module": workload.module,
         "flops": workload.flops,
+        "anchor_hash": workload.anchor_hash,
         "parameters": list(workload.parameters),
         "args": [{"shape": list(shape), "dtype": dtype} for shape, dtype in workload.args],
         "space": canonical,

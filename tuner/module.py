@@ -41,6 +41,8 @@ class Workload:
     parameters: tuple[str, ...]
     #: False where the caller did not promise it: then the caller's own compile keeps slower code.
     had_noalias: bool
+    #: Structural hash of the anchor block alone, 16 lower-case hex digits; None where there is none.
+    anchor_hash: str | None = None
 
 
 def load_module(text: str) -> Any:
@@ -110,6 +112,7 @@ def workload_of(name: str, func: Any) -> Workload:
         args=args,
         parameters=tuple(str(param.name) for param in func.params),
         had_noalias=bool(_attr(func, _NOALIAS)),
+        anchor_hash=anchor_hash(mod),
     )
 
 
@@ -128,6 +131,17 @@ def structural_hash(mod: Any) -> str:
     import tvm_ffi
 
     return f"{tvm_ffi.structural_hash(mod) % (1 << 64):016x}"
+
+
+def anchor_hash(mod: Any) -> str | None:
+    """As TVM's module equality `anchor-block`: of the costliest block that reduces alone."""
+    import tvm_ffi
+    from tvm.s_tir.analysis import find_anchor_sblock
+
+    block = find_anchor_sblock(mod)
+    if block is None:
+        return None
+    return f"{tvm_ffi.structural_hash(block, skip_tensor_content=True) % (1 << 64):016x}"
 
 
 def structurally_equal(left: Any, right: Any) -> bool:

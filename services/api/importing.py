@@ -136,6 +136,7 @@ def _write(taken: _Taken, engine: Engine) -> list[int | None] | None:
                 module=taken.function.module,
                 flops=taken.function.flops,
                 args=taken.function.args,
+                anchor_hash=taken.function.anchor_hash,
             )
             workload_id = store_workload(session, new, known=taken.ordinal)
         if workload_id is None:

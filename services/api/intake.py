@@ -58,6 +58,8 @@ class TakenFunction:
     space_hash: str
     #: How often a model calls it.
     weight: float = 1.0
+    #: Structural hash of its anchor block alone; None where it has none.
+    anchor_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +167,11 @@ def _taken(answer: Mapping[str, Any]) -> TakenModule:
 
 def _function(found: Mapping[str, Any]) -> TakenFunction:
     names = ("name", "shash", "module", "flops", "args", "parameters", "warnings", "space", "space_hash")
-    return TakenFunction(**{name: found[name] for name in names}, weight=float(found.get("weight", 1)))
+    return TakenFunction(
+        **{name: found[name] for name in names},
+        weight=float(found.get("weight", 1)),
+        anchor_hash=found.get("anchor_hash"),
+    )
 
 
 def _raise_errors(errors: list[dict[str, Any]]) -> None:

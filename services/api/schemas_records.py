@@ -36,6 +36,8 @@ class Lookup(_Request):
     workloads: list[Shash] = Field(max_length=10_000)
     #: Rules by which, for a workload without a record, a record of a near target may be answered beside it.
     near: list[NearRule] = Field(default_factory=list, max_length=8)
+    #: For the rule anchor-block: the hash of each workload's anchor block, by the workload's.
+    anchors: dict[Shash, Shash] = Field(default_factory=dict, max_length=10_000)
 
 
 class FoundRecord(_Response):
@@ -56,7 +58,7 @@ class FoundRecord(_Response):
 
 
 class NearRecord(FoundRecord):
-    """A record of another target than was asked, by a rule that was asked for."""
+    """A record of another target, or another workload, than was asked, by a rule that was asked for."""
 
     rule: NearRule
     #: Canonical; the record, and its signature, are for this one.

@@ -18,7 +18,7 @@ from db.jobs import NewJob, insert_job
 from db.session import reading, transaction
 from db.targets import store_target, workers_alive
 from db.tasks import NewTask, SearchKey, find_or_make_search, insert_task
-from db.workloads import NewWorkload, same_hash, store_workload
+from db.workloads import NewWorkload, note_anchor, same_hash, store_workload
 from services.api.errors import InvalidError, UnavailableError
 from services.api.intake import Intake, IntakeChild, TakenFunction
 from services.api.options import JobOptions, check_ranges, read_options
@@ -244,10 +244,13 @@ def _store_workloads(session: Session, taken: _Taken) -> list[int]:
                 module=function.module,
                 flops=function.flops,
                 args=function.args,
+                anchor_hash=function.anchor_hash,
             )
             workload_id = store_workload(session, new, known=known.ordinal)
             if workload_id is None:
                 raise RacedError
+        elif known.workload_id is not None:
+            note_anchor(session, workload_id, function.anchor_hash)
         ids.append(workload_id)
     return ids
 

@@ -4,10 +4,11 @@ import json
 import os
 
 import pytest
+from sqlalchemy import select, update
 
 from checks.target import key
 from db.session import transaction
-from db.tables import RecordRow
+from db.tables import RecordRow, WorkloadRow
 from tests.api.conftest import TARGET, problem
 from tests.api.rows import publish
 from tilefarm import answers, lookups
@@ -229,3 +230,43 @@ def test_of_near_records_the_nearest_number_of_cores_wins(api, engine):
     asked = {"target": {**TARGET, "num-cores": 6}, "tvm_version": TVM, "workloads": [shash]}
     answer = api("POST", "/v1/lookup", as_="consumer", json={**asked, "near": ["num-cores"]}).json()
     assert answer["near"][shash]["target"]["num-cores"] == 8
+
+
+def test_by_the_anchor_block_the_newest_record_of_another_workload_is_near(api, engine, job):
+    """An intake child computed the hashes; here another function asks with the same."""
+    older = publish(engine, job["id"])
+    conv2d = api.submit(module="conv2d").json()
+    publish(engine, conv2d["id"])
+    shash, other = (each["tasks"][0]["workload"] for each in (job, conv2d))
+    with transaction(engine) as session:
+        anchors = dict(session.execute(select(WorkloadRow.shash, WorkloadRow.anchor_hash)).all())
+    assert anchors[shash] != anchors[other]
+    asked = {"target": TARGET, "tvm_version": TVM, "workloads": [UNKNOWN]}
+    asked |= {"near": ["num-cores", "anchor-block"], "anchors": {UNKNOWN: anchors[shash]}}
+
+    def near(**changes):
+        answer = api("POST", "/v1/lookup", as_="consumer", json={**asked, **changes}).json()
+        assert answer["records"] == {}
+        return [(shash, found["record_id"], found["rule"]) for shash, found in answer["near"].items()]
+
+    assert near() == [(UNKNOWN, older, "anchor-block")]
+    newest = publish(engine, job["id"])
+    assert near() == [(UNKNOWN, newest, "anchor-block")]
+    for change in (
+        {"near": ["num-cores"]},
+        {"anchors": {}},
+        {"anchors": {UNKNOWN: UNKNOWN}},
+        {"target": {**TARGET, "num-cores": 4}},
+        {"tvm_version": "0.26.0"},
+    ):
+        assert near(**change) == []
+
+
+def test_a_workload_that_was_stored_without_its_anchor_block_gets_it(api, engine, job):
+    with transaction(engine) as session:
+        known = session.scalars(select(WorkloadRow.anchor_hash)).one()
+        session.execute(update(WorkloadRow).values(anchor_hash=None))
+    assert known is not None
+    api.submit()
+    with transaction(engine) as session:
+        assert session.scalars(select(WorkloadRow.anchor_hash)).one() == known

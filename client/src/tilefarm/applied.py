@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tilefarm import module, trace
+from tilefarm import anchor, module, trace
 from tilefarm.answers import Record
 from tilefarm.errors import ModuleError
 from tilefarm.trace_check import check_trace
@@ -21,7 +21,7 @@ _KEPT_MODULES = 256
 class Applied:
     """A schedule that was applied once, and that therefore applies again."""
 
-    #: IRModule equal to the asked one, with the record's block names.
+    #: IRModule equal to the asked one, with block names that the schedule's trace knows.
     module: Any
     #: tvm.s_tir.Schedule of `module`.
     schedule: Any
@@ -50,8 +50,6 @@ def _stored(text: str) -> Any:
 
 def apply(record: Record, workload: module.Workload) -> Applied:
     """ModuleError or TraceError where the record does not fit; TVM's own errors where the trace does not."""
-    import tvm
-
     stored = _stored(record.module)
     if not module.equal(stored, workload.module):
         raise ModuleError("the record's module is another one with the same hash")
@@ -59,8 +57,25 @@ def apply(record: Record, workload: module.Workload) -> Applied:
     func = module.restored(stored["main"], workload.asked)
     if not module.equal(func, workload.asked):
         raise ModuleError("the record's function is not the asked one")
-    base = tvm.IRModule({workload.name: func})
-    steps = record.trace if workload.name == "main" else trace.renamed(record.trace, workload.name)
+    return _applied(record, record.trace, func, workload.name)
+
+
+def apply_anchored(record: Record, workload: module.Workload, target: Any) -> Applied:
+    """Of a record of another workload around the same anchor block; `target` is the tvm Target.
+
+    ModuleError or TraceError where it does not fit; TVM's own errors where no schedule can be made of it.
+    """
+    check_trace(record.trace)
+    found = anchor.trace_for(workload.module, record.trace, of=_stored(record.module), target=target)
+    return _applied(record, found, workload.asked, workload.name)
+
+
+def _applied(record: Record, steps: Any, func: Any, name: str) -> Applied:
+    import tvm
+
+    base = tvm.IRModule({name: func})
+    if name != "main":
+        steps = trace.renamed(steps, name)
     schedule = tvm.s_tir.Schedule(base, debug_mask="none", error_render_level="none")
     tvm.s_tir.Trace.apply_json_to_schedule(steps, schedule)
     return Applied(module=base, schedule=schedule, record=record)

@@ -144,14 +144,24 @@ class Client:
         return self.http.ask("/v1/lookup", body)
 
     def lookup_near(
-        self, target: Mapping[str, Any], *, tvm_version: str, workloads: Sequence[str], rules: Sequence[str]
+        self,
+        target: Mapping[str, Any],
+        *,
+        tvm_version: str,
+        workloads: Sequence[str],
+        rules: Sequence[str],
+        anchors: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """As `lookup`, with {"near": {shash: record with its rule and target}} of what is missing."""
+        """As `lookup`, with {"near": {shash: record with its rule and target}} of what is missing.
+
+        `anchors` are the hashes of the workloads' anchor blocks, for the rule anchor-block.
+        """
         body = {
             "target": dict(target),
             "tvm_version": tvm_version,
             "workloads": list(workloads),
             "near": list(rules),
+            **({"anchors": dict(anchors)} if anchors else {}),
         }
         return self.http.ask("/v1/lookup", body)
 

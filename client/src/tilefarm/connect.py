@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import httpx
 
 from tilefarm import lockfile, pairs, summary
+from tilefarm.anchor import ModuleEquality
 from tilefarm.answers import Answering
 from tilefarm.breaker import CircuitBreaker
 from tilefarm.cache import DiskCache
@@ -39,6 +40,7 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
     on_miss: OnMiss = "warn",
     public_key: PublicKeys | None = None,
     near: Sequence[NearRule] = (),
+    module_equality: ModuleEquality = "structural",
     lock: str | os.PathLike[str] | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> "RemoteDatabase":
@@ -52,13 +54,17 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
     file (default: TILEFARM_LOCK), which then alone answers. `public_key` (default: TILEFARM_PUBLIC_KEY) is
     one key or several, as `tilefarm-server key show` prints them, or PEM: then only a record that one of them
     signed is one, wherever it was kept. `near` names rules by which, where there is no exact record, one of
-    another target may be used: "num-cores", "mcpu-family"; each use is logged and counted apart.
+    another target may be used: "num-cores", "mcpu-family", or of another function around the same costliest
+    block: "anchor-block"; each use is logged and counted apart. `module_equality` is TVM's: "anchor-block"
+    means that rule as well, and, like "ignore-tensor", how what is committed here is compared.
 
     A service that is away is no error here: queries then answer None, and after the first that waited in vain
     the next do not wait, for half a minute. Raises NotConfiguredError where no service is named or a key does
     not read, TvmPairError where TVM would crash, LockError where the lock file does not read.
     """
-    _check(mode, on_miss)
+    _check(mode, on_miss, module_equality)
+    if module_equality == "anchor-block":
+        near = (*near, "anchor-block")
     settings = Settings.load(url=url, token=token, timeout_secs=timeout_secs, cache_dir=cache_dir, lock=lock)
     pairs.require_safe(settings.cache_dir)
     from tilefarm.database import RemoteDatabase
@@ -89,6 +95,7 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
             submitter=Submitter(client) if client is not None and on_miss == "submit" else None,
         ),
         near=_near(client if locked is None else None, near, settings.timeout_secs, breaker),
+        module_equality=module_equality,
         verifier=Verifier.of(settings.public_key if public_key is None else public_key),
     )
 
@@ -102,7 +109,10 @@ def _near(
     return NearHits(client, rules, timeout_secs=timeout_secs, breaker=breaker)
 
 
-def _check(mode: str, on_miss: OnMiss) -> None:
+def _check(mode: str, on_miss: OnMiss, module_equality: str) -> None:
+    if module_equality not in get_args(ModuleEquality):
+        known = ", ".join(get_args(ModuleEquality))
+        raise NotConfiguredError(f"module_equality is one of {known}, not {module_equality!r}")
     if mode not in ("read", "read-write", "offline"):
         raise NotConfiguredError(f"mode is 'read', 'read-write' or 'offline', not {mode!r}")
     if not callable(on_miss) and on_miss not in ("warn", "silent", "submit"):

@@ -12,21 +12,22 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tvm.ir.utils import derived_object
-from tvm.s_tir.meta_schedule.database import MemoryDatabase, PyDatabase, Workload
+from tvm.s_tir.meta_schedule.database import PyDatabase, Workload
 from tvm.target import Target
 
 from tilefarm import applied, lockfile, module, visible
 from tilefarm import target as targets
+from tilefarm.anchor import ModuleEquality
 from tilefarm.answers import Answer, Answering, Missing, Record, Unanswered
 from tilefarm.cache import DiskCache
 from tilefarm.client import Client
+from tilefarm.committed import Committed
 from tilefarm.contributing import Contributor
 from tilefarm.errors import ModuleError, OfflineError, ProblemError, ServiceError, SignatureError, TargetError
 from tilefarm.misses import Misses
-from tilefarm.near import NearHits
+from tilefarm.near import ANCHOR_BLOCK, NearHit, NearHits
 from tilefarm.signatures import Verifier
 from tilefarm.stats import Counters, Stats
-from tilefarm.union import OrderedUnionDatabase
 
 _log = logging.getLogger("tilefarm")
 _T = TypeVar("_T")
@@ -56,6 +57,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         contributor: Contributor | None,
         verifier: Verifier | None = None,
         near: NearHits | None = None,
+        module_equality: ModuleEquality = "structural",
     ) -> None:
         """`client` is None where no request may be made."""
         super().__init__()
@@ -64,7 +66,8 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         self._lock = lock
         self._cache = cache
         self._contributor = contributor
-        self._committed = None if contributor is None else MemoryDatabase()
+        self._own = None if contributor is None else Committed(module_equality)
+        self._committed = None if self._own is None else self._own.database
         self._counters = counters
         self._misses = misses
         self._verifier = verifier
@@ -161,13 +164,11 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
 
     def _of_committed(self, question: str, mod: Any, target: Any, name: str | None) -> Any:
         """What a tuning run of this process found, for exactly this target."""
-        if self._committed is None or len(self._committed) == 0:
-            return None
-        own = OrderedUnionDatabase(self._committed)
-        return self._guarded(lambda: getattr(own, question)(mod, _tvm_target(target), name))
+        own = self._own
+        return None if own is None else self._guarded(lambda: own.query(question, mod, target, name))
 
     def _prefetch(self, mod: Any, target: Any) -> int:
-        shashes = _shashes(mod)
+        shashes = [workload.shash for workload in _workloads(mod)]
         answers = self._ask(targets.of_tvm(_tvm_target(target)), shashes)
         return sum(isinstance(answers[shash], Record) for shash in shashes)
 
@@ -196,17 +197,28 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         if self._near is None or not isinstance(answer, Missing):
             return None
         shash = asked.workload.shash
-        found = self._near.ask(
-            asked.target, tvm_version=module.tvm_version(), workloads=[shash, *self._others()]
-        )[shash]
+        workloads = {one.shash: one.module for one in (*self._others(), asked.workload)}
+        found = self._near.ask(asked.target, tvm_version=module.tvm_version(), workloads=workloads)[shash]
         if found is None or not isinstance(self._trusted(found.record, asked, found.target), Record):
             return None
-        hit = applied.apply(found.record, asked.workload)
+        hit = self._near_applied(found, asked)
+        if hit is None:
+            return None
         if shash not in self._near_told:
             self._near_told.add(shash)
             _log.warning("no exact record for %s (workload %s): %s", name, shash, found)
         self._counters.add(near=1)
         return hit
+
+    def _near_applied(self, found: NearHit, asked: _Asked) -> applied.Applied | None:
+        """None where another function's schedule cannot be had for the asked one: a miss, and no error."""
+        if found.rule != ANCHOR_BLOCK:
+            return applied.apply(found.record, asked.workload)
+        try:
+            return applied.apply_anchored(found.record, asked.workload, Target(asked.target))
+        except Exception as error:  # noqa: BLE001 - TVM raises anything where a trace does not fit a function
+            _log.info("%s does not fit workload %s: %s", found, asked.workload.shash, str(error)[-200:])
+            return None
 
     def _trusted(self, answer: Answer, asked: _Asked, target: Mapping[str, Any] | None = None) -> Answer:
         """The answer, unless it is a record that nobody trusted has signed. Said once, whatever `on_miss`.
@@ -232,13 +244,13 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         shash, version = asked.workload.shash, module.tvm_version()
         if not self._answering.would_wait(asked.target, tvm_version=version, workload=shash):
             return []
-        return self._others()
+        return [workload.shash for workload in self._others()]
 
-    def _others(self) -> list[str]:
+    def _others(self) -> list[module.Workload]:
         """The functions of the module that is being compiled, where it can be seen."""
         try:
             mod = visible.module_being_compiled()
-            return [] if mod is None else _shashes(mod)
+            return [] if mod is None else _workloads(mod)
         except Exception as error:  # noqa: BLE001 - another function's fault must not cost this one its record
             _log.debug("a module is not asked for as a whole: %s", error)
             return []
@@ -255,10 +267,10 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
             self._counters.add(total_secs=time.monotonic() - started)
 
 
-def _shashes(mod: Any) -> list[str]:
-    """Structural hashes of the functions that may have a record."""
+def _workloads(mod: Any) -> list[module.Workload]:
+    """The functions that may have a record."""
     functions = [func for _, func in module.prim_funcs(mod) if not module.is_scheduled(func)]
-    return [module.workload_of(func).shash for func in functions]
+    return [module.workload_of(func) for func in functions]
 
 
 def _tvm_target(target: Any) -> Any:

@@ -90,10 +90,10 @@ def structural_hash(mod: Any) -> str:
     return format(int(tvm_ffi.structural_hash(mod)) % 2**64, "016x")
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(one: Any, other: Any, *, skip_tensor_content: bool = False) -> bool:
     import tvm_ffi
 
-    return bool(tvm_ffi.structural_equal(one, other))
+    return bool(tvm_ffi.structural_equal(one, other, skip_tensor_content=skip_tensor_content))
 
 
 def to_json(mod: Any) -> str:
@@ -116,6 +116,16 @@ def from_json(text: str) -> Any:
 
     graph.check(text)
     return tvm.ir.load_json(text)
+
+
+def same_parameters(one: Any, other: Any) -> bool:
+    """Whether two PrimFuncs are called with the same buffers: shapes, dtypes and layouts."""
+    import tvm_ffi
+
+    return len(one.params) == len(other.params) and all(
+        tvm_ffi.structural_equal(mine.ty, theirs.ty, map_free_vars=True)
+        for mine, theirs in zip(one.params, other.params, strict=True)
+    )
 
 
 def copy_of(mod: Any) -> Any:

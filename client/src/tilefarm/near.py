@@ -1,22 +1,26 @@
-"""Near hits: records of another target, by rules that the user has named. Off unless asked for, never exact.
+"""Near hits: records of another target or function, by rules that the user named. Off by default.
 
 What the service says of a near record is checked here: its target differs from the asked one by exactly the
-named rule, and a record for another CPU uses no instruction that this one may lack. A near answer is kept in
-no cache, and counted apart.
+named rule, and a record for another CPU uses no instruction that this one may lack. That a record of another
+function has the same anchor block is for tilefarm.anchor to see. A near answer is kept in no cache, and
+counted apart.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
+from tilefarm import anchor
 from tilefarm import target as targets
 from tilefarm.answers import Record, parse_record
 from tilefarm.breaker import CircuitBreaker
 from tilefarm.deadline import call_within
 from tilefarm.errors import BadAnswerError, NotConfiguredError, ServiceError, TargetError
 
-NearRule = Literal["num-cores", "mcpu-family"]
-_FIELDS = {"num-cores": "num-cores", "mcpu-family": "mcpu"}
+NearRule = Literal["num-cores", "mcpu-family", "anchor-block"]
+#: What may differ in the target.
+_FIELDS = {"num-cores": "num-cores", "mcpu-family": "mcpu", "anchor-block": None}
+ANCHOR_BLOCK: Final = "anchor-block"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,8 @@ class NearHit:
 
     def __str__(self) -> str:
         field = _FIELDS[self.rule]
+        if field is None:
+            return f"record {self.record.record_id} of another function, near by {self.rule}"
         return f"record {self.record.record_id} of {field} {self.target.get(field)}, near by {self.rule}"
 
 
@@ -37,7 +43,13 @@ class NearAsking(Protocol):
     """What is asked of the service; tilefarm.client.Client, or a test's."""
 
     def lookup_near(
-        self, target: Mapping[str, Any], *, tvm_version: str, workloads: Sequence[str], rules: Sequence[str]
+        self,
+        target: Mapping[str, Any],
+        *,
+        tvm_version: str,
+        workloads: Sequence[str],
+        rules: Sequence[str],
+        anchors: Mapping[str, str],
     ) -> Mapping[str, Any]: ...
 
 
@@ -56,11 +68,14 @@ class NearHits:
         self._known: dict[tuple[str, str, str], NearHit | None] = {}
 
     def ask(
-        self, target: Mapping[str, Any], *, tvm_version: str, workloads: Sequence[str]
+        self, target: Mapping[str, Any], *, tvm_version: str, workloads: Mapping[str, Any]
     ) -> dict[str, NearHit | None]:
-        """By structural hash; raises no ServiceError. A process keeps its answers: a build is one build."""
+        """By structural hash, as the canonical modules `workloads` are; raises no ServiceError.
+
+        A process keeps its answers: a build is one build.
+        """
         key = targets.key(target)
-        new = [shash for shash in workloads if (key, tvm_version, shash) not in self._known]
+        new = {shash: mod for shash, mod in workloads.items() if (key, tvm_version, shash) not in self._known}
         if new and not self._breaker.remaining_secs():
             try:
                 found = self._fetch(target, tvm_version, new)
@@ -73,10 +88,13 @@ class NearHits:
     def forget(self) -> None:
         self._known.clear()
 
-    def _fetch(self, target: Mapping[str, Any], tvm_version: str, shashes: list[str]) -> dict[str, NearHit]:
+    def _fetch(
+        self, target: Mapping[str, Any], tvm_version: str, workloads: Mapping[str, Any]
+    ) -> dict[str, NearHit]:
+        shashes, anchors = list(workloads), self._anchors(workloads)
         body = call_within(
             lambda: self._service.lookup_near(
-                target, tvm_version=tvm_version, workloads=shashes, rules=self._rules
+                target, tvm_version=tvm_version, workloads=shashes, rules=self._rules, anchors=anchors
             ),
             timeout_secs=self._timeout_secs,
         )
@@ -84,6 +102,12 @@ class NearHits:
         if not isinstance(near, dict):
             raise BadAnswerError("the service knows no near hits")
         return {shash: self._checked(near[shash], target, tvm_version) for shash in shashes if shash in near}
+
+    def _anchors(self, workloads: Mapping[str, Any]) -> dict[str, str]:
+        if ANCHOR_BLOCK not in self._rules:
+            return {}
+        found = {shash: anchor.hash_of(mod) for shash, mod in workloads.items()}
+        return {shash: hashed for shash, hashed in found.items() if hashed is not None}
 
     def _checked(self, found: Any, asked: Mapping[str, Any], tvm_version: str) -> NearHit:
         record = parse_record(found, tvm_version)
@@ -94,7 +118,8 @@ class NearHits:
             raise BadAnswerError(f"a near record is of no target: {error}") from error
         if rule not in self._rules or found.get("target_key") != targets.key(target):
             raise BadAnswerError("a near record is near by a rule that was not asked for")
-        if dict(asked) != {**target, _FIELDS[rule]: asked.get(_FIELDS[rule])}:
+        field = _FIELDS[rule]
+        if dict(asked) != (target if field is None else {**target, field: asked.get(field)}):
             raise BadAnswerError(f"a near record differs from the asked target by more than {rule}")
         if rule == "mcpu-family" and _tensorizes(record.trace):
             raise BadAnswerError("a near record is made of instructions that another CPU may lack")

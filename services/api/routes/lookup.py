@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from checks.target_family import distance, near_by
+from checks.target_family import NearRule, distance, near_by
 from db.profiles import list_profiles
-from db.records import Near, current_records, near_records, read_records
+from db.records import Near, anchored_records, current_records, near_records, read_records
 from db.session import reading
 from db.targets import workers_alive
 from services.api.auth import AnyToken, RecordsReader
@@ -96,6 +96,7 @@ def _answer(body: Lookup, shared: _Shared) -> LookupAnswer:
         missing = [shash for shash in shashes if shash not in found]
         near = near_records(session, missing) if missing else []
         nearest = _nearest(session, near, target, body)
+        nearest |= _anchored(session, [shash for shash in missing if shash not in nearest], target, body)
     elsewhere = {each.shash for each in near}
     shared.traffic.note(
         target_key=target.key,
@@ -132,6 +133,24 @@ def _nearest(
         assert rule is not None
         answers[record.shash] = near_record(record, rule)
     return answers
+
+
+def _anchored(
+    session: Session, missing: Iterable[str], target: NamedTarget, body: Lookup
+) -> dict[str, NearRecord]:
+    """Of each workload the newest record of another one with its anchor block, where that was asked for."""
+    if NearRule.ANCHOR_BLOCK not in body.near:
+        return {}
+    wanted = {shash: body.anchors[shash] for shash in missing if shash in body.anchors}
+    found = anchored_records(
+        session, set(wanted.values()), target_key=target.key, tvm_version=body.tvm_version
+    )
+    records = {record.id: record for record in read_records(session, set(found.values()))}
+    return {
+        shash: near_record(records[found[anchor]], NearRule.ANCHOR_BLOCK)
+        for shash, anchor in wanted.items()
+        if anchor in found
+    }
 
 
 def _parsed(target: str, tvm_version: str, workloads: str) -> Lookup:

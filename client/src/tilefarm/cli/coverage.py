@@ -49,7 +49,7 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
         "--near",
         action="append",
         default=[],
-        choices=["num-cores", "mcpu-family"],
+        choices=["num-cores", "mcpu-family", "anchor-block"],
         help="show what connect(near=...) would use; repeatable",
     )
     command.set_defaults(run=run)
