@@ -1,4 +1,4 @@
-"""After the job of the other tests has ended: it is tuned on, without a mouse too; and the worst names do nothing."""
+"""After the job of the other tests has ended: it is tuned on, without a mouse too; bad names do nothing."""
 
 import pytest
 from sqlalchemy import select, update

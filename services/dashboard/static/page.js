@@ -188,6 +188,6 @@ function follow() {
     setTimeout(async () => { await refresh(); if (!ended) follow(); }, 1000);
   });
 }
-if (live === "poll") poll(2000);
+if (live === "poll") poll(1500);
 if (live === "events") { follow(); poll(10000); }
 if (live) { setInterval(tell, 1000); tell(); }
