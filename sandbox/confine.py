@@ -1,7 +1,7 @@
 """Walls that a forked child raises around itself before any foreign code runs in it.
 
-This is the one place where further walls (Landlock, seccomp) are to be added: `confine` runs once, single
-threaded, after the preloads and before the entry function.
+This is the one place where further walls (Landlock) are to be added: `confine` runs once, single threaded,
+after the preloads and before the entry function.
 """
 
 import ctypes
@@ -11,6 +11,7 @@ import resource
 import signal
 
 from sandbox.limits import Limits
+from sandbox.seccomp import forbid_processes
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -35,7 +36,10 @@ def adopt_orphans() -> None:
 
 
 def confine(*, limits: Limits, channel_fd: int, directory: str, parent_pid: int) -> None:
-    """Own session, no privileges to gain, no inherited descriptor but the channel, limits, own directory."""
+    """Own session, no privileges to gain, no inherited descriptor but the channel, limits, own directory.
+
+    And no further process, unless the limits leave that to the child.
+    """
     os.setsid()
     die_with_parent(parent_pid)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
@@ -44,6 +48,8 @@ def confine(*, limits: Limits, channel_fd: int, directory: str, parent_pid: int)
     _redirect(channel_fd, directory)
     _schedule(limits)
     _set_limits(limits)
+    if not limits.may_start_processes:
+        forbid_processes()
 
 
 def _redirect(channel_fd: int, directory: str) -> None:

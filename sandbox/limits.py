@@ -17,6 +17,8 @@ class Limits:
     #: RLIMIT_FSIZE, for each file.
     file_size_bytes: int | None = 64 << 20
     open_files: int | None = 128
+    #: Leave the wall of sandbox/seccomp.py to the child: it has a linker to run first.
+    may_start_processes: bool = False
     #: Run the entry on a thread with a stack of LARGE_STACK_BYTES: TVM's loader recurses deeply.
     large_stack: bool = False
     #: SCHED_IDLE: the child runs only where nobody else wants the CPU. It cannot be undone.

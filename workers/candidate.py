@@ -14,6 +14,7 @@ from typing import Any
 
 from db.states import Outcome
 from sandbox.channel import Channel
+from sandbox.seccomp import forbid_processes
 from tuner.target import make_target
 from tuner.tvm_light import has_compiler, load_tvm
 from workers.arguments import Arguments
@@ -54,13 +55,14 @@ def _build(order: dict[str, Any], stages: Stages) -> Program:
         scheduled = replay(load_module(order["module"]), order["trace"])
     with stages.stage("build", Outcome.BUILD_ERROR):
         runtime = compile_module(scheduled, order["target"])
-        return link(runtime, linker=order["linker"], directory=Path.cwd())
+        return link(runtime, linker=order["linker"], directory=Path.cwd(), before_loading=forbid_processes)
 
 
 def _load(library: bytes, order: dict[str, Any], stages: Stages) -> Program:
     """What another child has built from the same order."""
     with stages.stage("build", Outcome.BUILD_ERROR):
         load_tvm(str(order["target"]["kind"]))
+        forbid_processes()
         return load_library(library, directory=Path.cwd())
 
 

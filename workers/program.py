@@ -8,6 +8,7 @@ import math
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -63,11 +64,19 @@ def compile_module(module: Any, target: dict[str, Any]) -> Any:
     return tvm.tirx.build(module, make_target(target), "default")
 
 
-def link(runtime: Any, *, linker: str | None, directory: Path) -> Program:
-    """Generate code and make it callable: an object and `ld -shared`, or in process where there is no ld."""
-    if linker is None or runtime.imports:
-        return Program(module=runtime, call=runtime.get_function(ENTRY))
-    return _loaded(link_library(runtime, linker=linker, directory=directory))
+def link(
+    runtime: Any, *, linker: str | None, directory: Path, before_loading: Callable[[], None] | None = None
+) -> Program:
+    """Generate code and make it callable: an object and `ld -shared`, or in process where there is no ld.
+
+    `before_loading` is called when no process is needed any more and none of the code has run.
+    """
+    library = None
+    if linker is not None and not runtime.imports:
+        library = link_library(runtime, linker=linker, directory=directory)
+    if before_loading is not None:
+        before_loading()
+    return Program(module=runtime, call=runtime.get_function(ENTRY)) if library is None else _loaded(library)
 
 
 def link_library(runtime: Any, *, linker: str, directory: Path) -> Path:

@@ -64,6 +64,7 @@ class ReferenceCache:
             address_space_bytes=policy.memory_limit_bytes,
             cpu_secs=None,
             file_size_bytes=policy.memory_limit_bytes,
+            may_start_processes=True,
         )
         order = {
             "module": module_text,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sandbox.channel import Channel
+from sandbox.seccomp import forbid_processes
 from tuner.tvm_light import load_tvm
 from workers.inputs import Array, InputRule, Parameter, make_inputs
 from workers.program import (
@@ -43,7 +44,7 @@ def run(channel: Channel) -> None:
     scheduled = module if estimate_tir_flops(module) <= UNSCHEDULED_FLOPS else in_safe_order(module)
     runtime = compile_module(scheduled, order["target"])
     start_thread_pool(len(os.sched_getaffinity(0)))
-    program = link(runtime, linker=order["linker"], directory=Path.cwd())
+    program = link(runtime, linker=order["linker"], directory=Path.cwd(), before_loading=forbid_processes)
     rule = InputRule(**order["rule"])
     inputs, outputs = _compute(tvm, program, wanted, indices, rule)
     positive = any(_has_nan(array) for array in outputs.values())

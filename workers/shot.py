@@ -189,6 +189,8 @@ def _limits(policy: MeasurePolicy, *, threads: int, cpus: tuple[int, ...]) -> Li
         cpu_secs=cpu_secs,
         file_size_bytes=_FILE_BYTES,
         cpus=cpus,
+        # It links what it builds; the wall stands before any of that code runs.
+        may_start_processes=True,
     )
 
 

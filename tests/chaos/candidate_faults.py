@@ -5,6 +5,8 @@ import signal
 import time
 import zlib
 
+from sandbox.fork_server import ForkServer
+from sandbox.limits import Limits
 from tests.chaos import hostile
 from tests.chaos.farm import Farm
 from tests.chaos.fault import Fault, Injected, Mark
@@ -16,6 +18,8 @@ _ARMED_TRIALS = 3
 
 def _armed(name: str, farm: Farm, job_id: str) -> Injected:
     """Harmless while its reference is computed, then armed for a few trials, then harmless again."""
+    if name == hostile.FORK_BOMB:
+        _see_the_wall()
     switch = farm.home / name
     mark = Mark(farm, job_id)
     evil = _submit_hostile(farm)
@@ -31,6 +35,16 @@ def _armed(name: str, farm: Farm, job_id: str) -> Injected:
     listed = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes))
     note = f"its job's outcomes: {listed}; at most {processes} processes below the worker"
     return Injected(times=_ARMED_TRIALS, recovery_secs=[mark.recovered()], jobs=[evil], note=note)
+
+
+def _see_the_wall() -> None:
+    """A child of the sandbox cannot fork; raises otherwise, before a bomb goes off on this machine."""
+    with ForkServer(["tests.sandbox.entries"]) as server:
+        child = server.spawn("tests.sandbox.entries:forks_once", limits=Limits())
+        with child:
+            answer, _ = child.recv(20)
+    if answer["forked"]:
+        raise RuntimeError("a sandbox child can fork here: the fork bomb is not armed")
 
 
 def _submit_hostile(farm: Farm) -> str:

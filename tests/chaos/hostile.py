@@ -1,8 +1,8 @@
-# ruff: noqa: N803, N806, N812, SIM102, C901, ANN - its words are TVMScript
+# ruff: noqa: N803, N806, N812, SIM102, ANN - its words are TVMScript
 """A module whose kernel attacks the host once a file exists; the API would refuse it, so rows bring it in.
 
-It is the classroom's `mm` beside a block that does harm. The fork bomb is bounded: 32 processes a call, of
-which each sleeps for an hour, because nothing but the farm is to be tested with it.
+It is the classroom's `mm` beside a block that does harm. The fork bomb is a real one: every process that it
+makes goes on forking. Whoever arms it sees first that the sandbox's wall stands.
 """
 
 from pathlib import Path
@@ -35,10 +35,8 @@ def module_text(directory: Path) -> str:
                 T.writes(D[vn])
                 D[vn] = 0
                 if T.call_extern("int32", "access", bomb, 0) == 0:
-                    if T.call_extern("int32", "fork") == 0:
-                        for _ in T.serial(5):
-                            T.evaluate(T.call_extern("int32", "fork"))
-                        T.evaluate(T.call_extern("int32", "sleep", 3600))
+                    for _ in T.serial(1 << 16):
+                        T.evaluate(T.call_extern("int32", "fork"))
                 if T.call_extern("int32", "access", daemon, 0) == 0:
                     if T.call_extern("int32", "fork") == 0:
                         T.evaluate(T.call_extern("int32", "setsid"))

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from sandbox.channel import Channel
+from sandbox.seccomp import forbid_processes
 
 
 def echo(channel: Channel) -> None:
@@ -86,6 +87,36 @@ def leaves_grandchild(channel: Channel) -> None:
             os.setsid()
         time.sleep(3600)
     channel.send({"grandchild": pid})
+
+
+def forks_once(channel: Channel) -> None:
+    pid = ctypes.CDLL(None).fork()
+    if pid == 0:
+        os._exit(0)
+    channel.send({"forked": pid != -1})
+
+
+def fork_bomb(channel: Channel) -> None:
+    """Forks as fast as it can, and what else reaches other processes; each with the number of its error."""
+    obj, _ = channel.recv()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if obj["raise_the_wall"]:
+        forbid_processes()
+    forked = [number for number in (libc.fork() for _ in range(20_000)) if number != -1]
+    tries = {
+        "fork": libc.fork,
+        "vfork": libc.vfork,
+        "execve": lambda: libc.execv(b"/bin/true", None),
+        "kill": lambda: libc.kill(os.getppid(), 0),
+        "socket": lambda: libc.socket(1, 1, 0),
+        "ptrace": lambda: libc.ptrace(16, os.getppid(), 0, 0),
+    }
+    errors = {name: ctypes.get_errno() if attempt() == -1 else 0 for name, attempt in tries.items()}
+    told: list[int] = []
+    thread = threading.Thread(target=lambda: told.append(1))
+    thread.start()
+    thread.join()
+    channel.send({"forked": len(forked), "errors": errors, "threads": len(told)})
 
 
 def deep(channel: Channel) -> None:

@@ -1,5 +1,6 @@
 """Children die in every way a child can die; the parent gets data, and nothing leaks."""
 
+import errno
 import os
 import signal
 import threading
@@ -155,13 +156,26 @@ def test_kill_from_another_thread_ends_a_waiting_receive(server):
 
 @pytest.mark.parametrize("setsid", [False, True])
 def test_a_grandchild_that_keeps_the_channel_neither_blocks_nor_survives(server, setsid):
-    with server.spawn(entry("leaves_grandchild"), limits=LIMITS) as child:
+    with server.spawn(entry("leaves_grandchild"), limits=Limits(may_start_processes=True)) as child:
         child.send({"setsid": setsid})
         grandchild = child.recv(5)[0]["grandchild"]
         assert child.wait(2).exit_code == 0
         with pytest.raises(ChildDied, match="ended before it answered"):
             child.recv(2)
     wait_until(lambda: not process_exists(grandchild))
+
+
+@pytest.mark.parametrize("raised_by_itself", [False, True])
+def test_a_fork_bomb_makes_no_process_and_reaches_none(server, raised_by_itself):
+    limits = Limits(cpu_secs=20, may_start_processes=raised_by_itself)
+    before = len(list(Path("/proc").glob("[0-9]*/stat")))
+    with server.spawn(entry("fork_bomb"), limits=limits) as child:
+        child.send({"raise_the_wall": raised_by_itself})
+        answer, _ = child.recv(20)
+    assert answer["forked"] == 0
+    assert set(answer["errors"].values()) == {errno.EPERM}, answer["errors"]
+    assert answer["threads"] == 1
+    assert len(list(Path("/proc").glob("[0-9]*/stat"))) < before + 1000
 
 
 def test_a_frame_that_is_none_kills_its_sender(server):
