@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from services.server.cli import main
+from services.tuning.settings import TunerSettings
 from tests.deploy.dockerfile import images
 from tests.deploy.settings_of import variables
 
@@ -50,10 +51,23 @@ def test_every_service_is_hardened_and_bounded(name):
 def test_secrets_come_from_files_and_are_declared(name):
     service = SERVICES[name]
     given = service.get("environment", {})
-    named = {Path(value).name for key, value in given.items() if key.endswith("_FILE")}
+    named = {Path(value.rstrip("}")).name for key, value in given.items() if key.endswith("_FILE")}
     assert named <= set(service.get("secrets", ())) <= set(COMPOSE["secrets"])
     assert not {"TILEFARM_DATABASE_URL", "TILEFARM_BROKER_URL", "TILEFARM_TOKEN"} & given.keys()
     assert all("file" in secret for secret in COMPOSE["secrets"].values())
+
+
+def test_records_are_signed_where_a_key_is_named_and_only_there(tmp_path, monkeypatch):
+    variable = SERVICES["tuner"]["environment"]["TILEFARM_SIGNING_KEY_FILE"]
+    assert variable == "${SIGNING_KEY_FILE:+/run/secrets/signing_key}"
+    assert COMPOSE["secrets"]["signing_key"]["file"] == "${SIGNING_KEY_FILE:-/dev/null}"
+    urls = {"database_url": "sqlite://", "broker_url": "memory://"}
+    monkeypatch.setenv("TILEFARM_SIGNING_KEY_FILE", "")
+    assert TunerSettings(**urls).signing_key is None
+    key = tmp_path / "signing_key"
+    assert main(["key", "create", str(key)]) == 0
+    monkeypatch.setenv("TILEFARM_SIGNING_KEY_FILE", str(key))
+    assert TunerSettings(**urls).signing_key is not None
 
 
 @pytest.mark.parametrize("name", OURS)
