@@ -11,18 +11,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bench.buildable import LIMIT_SECS, unbuildable
 from bench.processes import ask, order_and_answer
 
 STAGES = ("replay", "TIR passes", "LLVM IR", "machine code", "link + load")
 
 
-def mean_secs(module: str, traces: Sequence[Any], target: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds a candidate by stage: the mean over those traces that build."""
-    answer = ask("bench.build_stages", {"module": module, "traces": traces, "target": dict(target)})
+def mean_secs(
+    module: str, traces: Sequence[Any], target: Mapping[str, Any], *, limit_secs: float = LIMIT_SECS
+) -> dict[str, float]:
+    """Seconds a candidate by stage: the mean over those traces that build within the limit."""
+    failed = unbuildable(module, traces, target, limit_secs=limit_secs)
+    built = [trace for index, trace in enumerate(traces) if index not in failed]
+    answer = ask("bench.build_stages", {"module": module, "traces": built, "target": dict(target)})
     rows: list[dict[str, float]] = answer["rows"]
     return {stage: statistics.fmean(row[stage] for row in rows) for stage in STAGES} if rows else {}
 
@@ -34,9 +38,7 @@ def main() -> None:
 
     rows = []
     for number, trace in enumerate(order["traces"]):
-        # One that does not build is no part of the mean; why is told where it was a trial.
-        with suppress(RuntimeError, ValueError, TypeError):
-            rows.append(_stages(order["module"], json.dumps(trace), order["target"]))
+        rows.append(_stages(order["module"], json.dumps(trace), order["target"]))
         if number == 0:
             rows.clear()  # LLVM's own start
     answer_path.write_text(json.dumps({"rows": rows}))

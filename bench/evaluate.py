@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.processes import ask, order_and_answer
+from bench.buildable import LIMIT_SECS, unbuildable
+from bench.processes import BenchError, ask, order_and_answer
 from tuner.tvm_light import load_tvm
 from workers.timing import take_cores
 
@@ -60,10 +61,22 @@ class Timed:
 
 
 def timed(
-    module_json: str, traces: Mapping[str, Any], target: Mapping[str, Any], care: Care
+    module_json: str,
+    traces: Mapping[str, Any],
+    target: Mapping[str, Any],
+    care: Care,
+    *,
+    build_limit_secs: float = LIMIT_SECS,
 ) -> dict[str, Timed]:
-    """Times of each named trace (None: the untuned module)."""
+    """Times of each named trace (None: the untuned module).
+
+    Raises BenchError where one does not build within `build_limit_secs`: which, and why.
+    """
     names = list(traces)
+    failed = unbuildable(module_json, list(traces.values()), target, limit_secs=build_limit_secs)
+    if failed:
+        reasons = "; ".join(f"{names[index]}: {reason}" for index, reason in failed.items())
+        raise BenchError(f"no time of {reasons}")
     order = {
         "module": module_json,
         "target": dict(target),
