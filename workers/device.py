@@ -90,6 +90,8 @@ def find_device(kind: str, *, num_cores: int | None, lock_dir: Path) -> Device:
             "python": platform.python_version(),
             "governor": _governor(cpus[0]),
             "host_cores": os.cpu_count(),
+            # False: whatever else runs on the host may make a kernel look slow.
+            "real_time": may_run_in_real_time(),
         },
         lock_path=lock_path,
     )
@@ -125,6 +127,17 @@ def detect_target(
         features=None if features is None else tuple(features),
         machine=answer["machine"],
     )
+
+
+def may_run_in_real_time() -> bool:
+    """Whether this user may have a real-time thread: by CAP_SYS_NICE, or by an rtprio limit of 1 or more."""
+    policy, param = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except PermissionError:
+        return False
+    os.sched_setscheduler(0, policy, param)
+    return True
 
 
 def host_name() -> str:

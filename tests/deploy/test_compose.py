@@ -47,6 +47,13 @@ def test_every_service_is_hardened_and_bounded(name):
     assert not [volume for volume in service.get("volumes", []) if "docker.sock" in volume]
 
 
+def test_workers_alone_may_time_in_real_time():
+    """By a limit, without a capability: Docker gives an ordinary user's process none."""
+    granted = {name for name, service in SERVICES.items() if service.get("ulimits") == {"rtprio": 1}}
+    assert granted == {"worker", "worker-gpu"}
+    assert not [name for name, service in SERVICES.items() if "cap_add" in service]
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_secrets_come_from_files_and_are_declared(name):
     service = SERVICES[name]

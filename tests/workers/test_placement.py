@@ -45,6 +45,12 @@ def test_each_thread_of_a_kernel_has_the_core_that_was_meant(
     assert [(outcome.outcome, outcome.error) for outcome in outcomes] == [(Outcome.OK, None)] * 3
 
 
+def test_a_device_says_whether_it_times_in_real_time(bench: Bench) -> None:
+    before = os.sched_getscheduler(0)
+    assert bench.device.facts["real_time"] is _may_be_undisturbed()
+    assert os.sched_getscheduler(0) == before
+
+
 @pytest.mark.skipif(not _may_be_undisturbed(), reason="this user may not")
 def test_nobody_takes_the_cores_from_a_kernel_that_is_timed(bench: Bench, authored: dict[str, Any]) -> None:
     policy = os.SCHED_RR | os.SCHED_RESET_ON_FORK
