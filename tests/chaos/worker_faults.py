@@ -17,6 +17,7 @@ _WAIT_SECS = 30.0
 #: A worker is dead to the farm after ten silent seconds.
 _STOPPED_SECS = 14.0
 _FULL_SECS = 8.0
+_UNDER_WAY = 6
 _CLOCK_OFF = ("+10m", "-10m")
 
 
@@ -62,6 +63,8 @@ def _after_the_result(farm: Farm, job_id: str) -> Injected:
     secs = []
     broker = farm.valkey.client()
     for _ in range(2):
+        # Enough is under way for four messages, though the tuner may yet take a few results.
+        _until(lambda: farm.audit.by_state(job_id).get("dispatched", 0) >= _UNDER_WAY)
         farm.roles.signal("tuner", signal.SIGSTOP)
         _until(lambda: broker.llen("tilefarm.results") >= 4)
         mark = Mark(farm, job_id)
