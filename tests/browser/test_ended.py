@@ -33,7 +33,7 @@ def test_a_job_that_ended_is_tuned_on(tab: Tabs, service: Service, job: str):
 
 
 def test_without_a_mouse_a_job_is_found_opened_and_tuned_on(tab: Tabs, service: Service, job: str):
-    page = tab("/?q=mm_relu")
+    page = tab("/?q=onerror")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
@@ -66,7 +66,7 @@ def test_no_name_that_anybody_gives_runs_in_a_browser(tab: Tabs, service: Servic
         session.execute(update(WorkerRow).values(**worst))
         failed = {"outcome": "run_error", "error": XSS, "device_class": XSS}
         newest = session.scalars(
-            select(TrialRow.id).where(TrialRow.job_id == job).order_by(-TrialRow.id)
+            select(TrialRow.id).where(TrialRow.job_id == job, TrialRow.outcome == "ok").order_by(-TrialRow.id)
         ).first()
         session.execute(update(TrialRow).where(TrialRow.id == newest).values(**failed))
     task = service.job(job)["tasks"][0]["id"]
@@ -80,6 +80,6 @@ def test_no_name_that_anybody_gives_runs_in_a_browser(tab: Tabs, service: Servic
         page.wait_for_timeout(400)
         assert page.evaluate("window.hacked") is None, path
         assert page.locator("img[src=x]").count() == 0, path
+    tab.complaints[:] = [each for each in tab.complaints if "status of 4" not in each]
     page.goto(f"/failures?job={job}")
     assert XSS in page.locator("#groups").inner_text()
-    tab.complaints[:] = [each for each in tab.complaints if "404" not in each]

@@ -57,3 +57,20 @@ def test_trials_and_tasks_are_downloaded_with_failures_and_no_formula(browse, fa
         ("ok", "0.25", ""),
     ]
     assert browse(None).get(f"/download/tasks/{task['id']}/trials.csv").status_code == 401
+
+
+def test_what_is_compared_is_downloaded_job_by_job_and_by_strategy(browse, farm, engine):
+    first, second = farm.job("first"), farm.job("second")
+    for number, latency_secs in enumerate((8e-3, 4e-3, 2e-3)):
+        add_trials(engine, first, outcome="ok", latency_secs=latency_secs, attempt=number)
+    add_trials(engine, second, outcome="ok", latency_secs=6e-3)
+    set_search(engine, untuned_latency_secs=2e-2)
+    browser, query = browse(), f"job={first}&job={second}"
+    found = rows(browser, f"/download/compared.csv?{query}")
+    assert [(row["name"], row["trials"], row["budget"], row["latency_at_budget_secs"]) for row in found] == [
+        ("first", "3", "1", "0.008"),
+        ("second", "1", "1", "0.006"),
+    ]
+    (point,) = rows(browser, f"/download/strategies.csv?{query}")
+    assert (point["strategy"], point["jobs"], point["trial"]) == ("evolutionary", "2", "1")
+    assert [float(point[name]) for name in ("median_secs", "least_secs", "most_secs")] == [7e-3, 6e-3, 8e-3]

@@ -2,10 +2,11 @@
 
 import re
 
-from sqlalchemy import select
+import pytest
+from sqlalchemy import select, update
 
 from db.session import transaction
-from db.tables import JobRow, TaskRow
+from db.tables import JobRow, SearchRow, TaskRow
 from tests.api.rows import add_trials, set_search
 from tests.dashboard.conftest import embedded
 
@@ -155,3 +156,17 @@ def test_a_job_that_ended_is_tuned_on_in_a_new_one(browse, farm):
     again = browser.page(went)
     assert f'its searches go on from what <a href="/jobs/{job_id}">{job_id}</a> found' in again
     assert browse("bob").post(f"/jobs/{job_id}/continue", {"max_trials": 8}).status_code == 403
+
+
+def test_a_job_of_which_one_task_is_measured_has_a_latency_and_no_chart_says_otherwise(browse, farm, engine):
+    """The task that waits counts as it came: number, trend and curve agree."""
+    job_id = farm.job("two", tasks=("first", "second"), state="running")
+    set_search(engine, untuned_latency_secs=8e-3)
+    add_trials(engine, job_id, outcome="ok", latency_secs=2e-3)
+    with transaction(engine) as session:
+        first = session.scalars(select(TaskRow.search_id).where(TaskRow.name == "first")).one()
+        session.execute(update(SearchRow).where(SearchRow.id == first).values(best_latency_secs=2e-3))
+    page = browse().page(f"/jobs/{job_id}")
+    assert "10.0 ms" in page
+    assert "1.60×" in page
+    assert embedded(page, "steps-data")["latencies_secs"] == [pytest.approx(10e-3)]
