@@ -1,6 +1,7 @@
 """The dashboard as a person sees it, on a service that tunes: in order, from the first run to a restart."""
 
 import re
+import statistics
 import time
 
 import pytest
@@ -41,6 +42,16 @@ def test_a_job_moves_within_two_seconds_without_being_loaded_again(tab: Tabs, se
     )
     assert page.evaluate("window.same") is True
     assert re.fullmatch(r"updated \d+ s ago", page.locator("#pulse-text").inner_text())
+
+
+@pytest.mark.parametrize("path", ["/", "/fleet", "/records", "/failures"])
+def test_a_page_without_events_is_as_fresh(tab: Tabs, job: str, path: str):
+    page = tab(path)
+    ages = []
+    for _ in range(12):
+        page.wait_for_timeout(400)
+        ages.append(int(re.sub(r"\D", "", page.locator("#pulse-text").inner_text())))
+    assert statistics.median(ages) <= _LIVE_SECS
 
 
 def test_the_plots_of_a_task_are_drawn_and_the_switches_work(tab: Tabs, service: Service, job: str):
