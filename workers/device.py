@@ -8,7 +8,7 @@ import os
 import platform
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,22 @@ class Device:
     cpus: tuple[int, ...]
     memory_bytes: int
     facts: dict[str, Any]
-    lock_path: Path
+    #: One for each core, in the order in which they are taken.
+    lock_paths: tuple[Path, ...]
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Nobody else on this host times on the device meanwhile; waits for its turn.
 
-        The kernel gives the lock back when a process dies. Containers of one host share the lock's directory.
+        A device of other cores does not wait; one that shares a core does. The kernel gives the locks back
+        when a process dies. Containers of one host share the locks' directory.
         """
-        lock_fd = _open_lock(self.lock_path)
-        try:
-            fcntl.flock(lock_fd, fcntl.LOCK_EX)
+        with ExitStack() as held:
+            for path in self.lock_paths:
+                lock_fd = _open_lock(path)
+                held.callback(os.close, lock_fd)
+                fcntl.flock(lock_fd, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(lock_fd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +78,9 @@ def find_device(kind: str, *, num_cores: int | None, lock_dir: Path) -> Device:
     cpus = tuple(allowed[:num_cores])
     name = "cpu-" + "-".join(str(cpu) for cpu in cpus)
     model = cpu_model()
-    lock_path = lock_dir / f"{name}.lock"
-    os.close(_open_lock(lock_path))
+    lock_paths = tuple(lock_dir / f"cpu-{cpu}.lock" for cpu in cpus)
+    for path in lock_paths:
+        os.close(_open_lock(path))
     return Device(
         name=name,
         device_class=f"{model} {len(cpus)}c",
@@ -93,7 +96,7 @@ def find_device(kind: str, *, num_cores: int | None, lock_dir: Path) -> Device:
             # False: whatever else runs on the host may make a kernel look slow.
             "real_time": may_run_in_real_time(),
         },
-        lock_path=lock_path,
+        lock_paths=lock_paths,
     )
 
 

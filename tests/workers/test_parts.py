@@ -62,7 +62,7 @@ def test_a_device_names_its_class_and_cores(tmp_path):
 
 def test_the_device_is_exclusive_on_its_host(tmp_path):
     device = find_device("cpu", num_cores=None, lock_dir=tmp_path / "shared")
-    held_fd = os.open(device.lock_path, os.O_RDONLY)
+    held_fd = os.open(device.lock_paths[0], os.O_RDONLY)
     with device.exclusive(), pytest.raises(BlockingIOError):
         fcntl.flock(held_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     fcntl.flock(held_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,6 +76,31 @@ def test_the_device_is_exclusive_on_its_host(tmp_path):
     thread.start()
     assert not entered.wait(0.1)
     os.close(held_fd)
+    assert entered.wait(5)
+    thread.join()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core makes one device")
+def test_devices_that_share_a_core_take_turns_and_others_do_not(tmp_path):
+    """A worker of one core beside a worker of all: each would slow the other down."""
+    allowed = os.sched_getaffinity(0)
+    of_all = find_device("cpu", num_cores=None, lock_dir=tmp_path)
+    of_first = find_device("cpu", num_cores=1, lock_dir=tmp_path)
+    try:
+        os.sched_setaffinity(0, sorted(allowed)[1:])
+        of_others = find_device("cpu", num_cores=None, lock_dir=tmp_path)
+    finally:
+        os.sched_setaffinity(0, allowed)
+    entered = threading.Event()
+
+    def enter():
+        with of_all.exclusive():
+            entered.set()
+
+    with of_first.exclusive(), of_others.exclusive():
+        thread = threading.Thread(target=enter)
+        thread.start()
+        assert not entered.wait(0.1)
     assert entered.wait(5)
     thread.join()
 
