@@ -20,12 +20,15 @@ from services.server.deathsig import DIE_WITH_PARENT
 
 _START_SECS = 30.0
 _STOP_SECS = 10.0
+#: A fresh database is 8 MB of files: a third of its time, and far less where the disk is busy.
+_MEMORY = Path("/dev/shm")
+_ENOUGH_BYTES = 2 << 30
 
 
 @contextmanager
-def short_dir() -> Iterator[Path]:
+def short_dir(parent: Path | None = None) -> Iterator[Path]:
     """A directory whose path fits a Unix socket's 107 bytes."""
-    path = Path(tempfile.mkdtemp(prefix="tf-"))
+    path = Path(tempfile.mkdtemp(prefix="tf-", dir=parent))
     try:
         yield path
     finally:
@@ -123,9 +126,12 @@ def run_valkey() -> Iterator[str]:
 
 @contextmanager
 def run_postgres() -> Iterator[str]:
-    """A PostgreSQL server; yields a URL of its `postgres` database (SQLAlchemy, psycopg)."""
-    with short_dir() as home:
-        server = Postgres(home).create().start()
+    """A PostgreSQL server, in memory where there is enough; yields a URL of its `postgres` database."""
+    roomy = (
+        _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH_BYTES
+    )
+    with short_dir(_MEMORY if roomy else None) as home:
+        server = Postgres(home, "max_wal_size=128MB").create().start()
         try:
             yield server.url()
         finally:
