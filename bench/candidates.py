@@ -18,8 +18,36 @@ def draw(workload: str, *, count: int, seed: int, target: Mapping[str, Any] | No
     return answer
 
 
+def draw_bad(workload: str) -> dict[str, str]:
+    """Traces of the workload by how they end in a worker; none is anything that a search would propose."""
+    answer: dict[str, str] = ask("bench.candidates", {"bad": workload})
+    return answer
+
+
+def _bad(module: str) -> dict[str, str]:
+    from tuner.module import load_module
+    from tuner.plain_json import plain
+    from tuner.tvm_light import load_tvm
+
+    tvm = load_tvm()
+    made = {"junk": "no trace", "rejected": '[[["NoSuch",[],[],[]]],[]]'}
+    for name in ("wrong_output", "build_timeout"):
+        schedule = tvm.s_tir.Schedule(load_module(module), debug_mask="none")
+        block = schedule.get_child_blocks(schedule.get_sblock("root", func_name="main"))[-1]
+        if name == "wrong_output":
+            schedule.unsafe_set_dtype(schedule.cache_read(block, 0, "global"), 0, "int8")
+        else:
+            for loop in schedule.get_loops(block):
+                schedule.unroll(loop)
+        made[name] = json.dumps(plain(schedule.trace.as_json()))
+    return made
+
+
 def main() -> None:
     order, answer_path = order_and_answer()
+    if "bad" in order:
+        answer_path.write_text(json.dumps(_bad(suite.workload(order["bad"]).module)))
+        return
     from tuner.search.known import Known
     from tuner.search.options import SearchOptions
     from tuner.search.random import RandomSearch

@@ -1,7 +1,8 @@
-"""`python -m bench memory`: the worker's and its fork server's memory over many candidates.
+"""`python -m bench memory`: what the worker and its fork server hold over many candidates, good and bad ones.
 
-Random candidates of one workload are measured again and again, each in a fresh child, by the worker's own
-Measurer in this process. Flat means: from the first quarter on neither grows by more than the bound.
+Random candidates of a small workload, every fifth replaced by one that ends badly, are measured again and
+again, each in a fresh child, by the worker's own Measurer in this process. Flat means: from the first quarter
+on memory does not grow by more than a bound, and no file descriptor and no process is there more than before.
 """
 
 import argparse
@@ -22,19 +23,27 @@ _CHUNK = 25
 _DRAWN = 50
 #: Growth beyond this over the last three quarters is a leak.
 _BOUND_BYTES = 8 << 20
+#: Every so many candidates one is bad, of each kind in turn.
+_BAD_EVERY = 5
+#: One kind of the bad ones compiles for ever.
+_POLICY = MeasurePolicy(build_timeout_secs=2.0, cut_off_ratio=50.0)
+_MEMORY = ("worker", "fork_server")
+_COUNTED = ("worker_files", "fork_server_files", "processes")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--candidates", type=int, default=2000)
-    parser.add_argument("--workload", default="SFM")
+    parser.add_argument("--workload", default="GMM-128")
     parser.add_argument("--dry", action="store_true", help="leave docs/ as it is")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """1 where memory grew, or a process or a file was left over."""
-    if arguments.workload not in suite.names():
-        raise SystemExit(f"no workload {arguments.workload}; known are {', '.join(suite.names())}")
+    known = (*suite.SMALL, *suite.names())
+    if arguments.workload not in known:
+        raise SystemExit(f"no workload {arguments.workload}; known are {', '.join(known)}")
     drawn = candidates.draw(arguments.workload, count=_DRAWN, seed=0)
+    drawn["traces"] = _mixed(drawn["traces"], list(candidates.draw_bad(arguments.workload).values()))
     directory = Path(tempfile.mkdtemp(prefix="tilefarm-bench-"))
     children = directory / "children"
     children.mkdir()
@@ -53,10 +62,11 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def flat(samples: Sequence[Mapping[str, int]]) -> bool:
-    return all(growth_bytes(samples, who) <= _BOUND_BYTES for who in ("worker", "fork_server"))
+    grown = any(growth(samples, who) > _BOUND_BYTES for who in _MEMORY)
+    return not grown and all(growth(samples, what) <= 0 for what in _COUNTED)
 
 
-def growth_bytes(samples: Sequence[Mapping[str, int]], who: str) -> int:
+def growth(samples: Sequence[Mapping[str, int]], who: str) -> int:
     """Of the last sample over the one at a quarter of the way: what warms up has done so by then."""
     return samples[-1][who] - samples[len(samples) // 4][who]
 
@@ -70,13 +80,24 @@ def table(workload: str, result: Mapping[str, Any]) -> str:
         + ", ".join(f"{name} {count}" for name, count in sorted(result["outcomes"].items()))
         + f". Left over: {', '.join(result['left_over']) or 'nothing'}.",
         "",
-        "| candidates | worker, MiB | fork server, MiB |",
-        "|---|---|---|",
+        "| candidates | worker, MiB | fork server, MiB | open files of both | children |",
+        "|---|---|---|---|---|",
     ]
     for sample in shown:
-        worker, fork_server = (sample[who] / 2**20 for who in ("worker", "fork_server"))
-        lines.append(f"| {sample['candidates']} | {worker:.1f} | {fork_server:.1f} |")
+        worker, fork_server = (sample[who] / 2**20 for who in _MEMORY)
+        files = f"{sample['worker_files']}, {sample['fork_server_files']}"
+        lines.append(
+            f"| {sample['candidates']} | {worker:.1f} | {fork_server:.1f} | {files} | {sample['processes']} |"
+        )
     return "\n".join(lines)
+
+
+def _mixed(good: Sequence[str], bad: Sequence[str]) -> list[str]:
+    """The good ones, every fifth place given to the next kind of the bad ones."""
+    return [
+        bad[number // _BAD_EVERY % len(bad)] if number % _BAD_EVERY == _BAD_EVERY - 1 else trace
+        for number, trace in enumerate([*good] * len(bad))
+    ]
 
 
 def _measure(drawn: Mapping[str, Any], server: ForkServer, directory: Path, *, count: int) -> dict[str, Any]:
@@ -87,7 +108,7 @@ def _measure(drawn: Mapping[str, Any], server: ForkServer, directory: Path, *, c
     while done < count:
         size = min(_CHUNK, count - done)
         traces = [drawn["traces"][(done + number) % len(drawn["traces"])] for number in range(size)]
-        found = measured.outcomes(drawn["module"], traces, MeasurePolicy())
+        found = measured.outcomes(drawn["module"], traces, _POLICY)
         outcomes.update(str(outcome.outcome) for outcome in found)
         done += size
         samples.append(_sample(server, done))
@@ -99,6 +120,9 @@ def _sample(server: ForkServer, count: int) -> dict[str, int]:
         "candidates": count,
         "worker": _resident_bytes("self"),
         "fork_server": _resident_bytes(str(server.pid)),
+        "worker_files": _open_files("self"),
+        "fork_server_files": _open_files(str(server.pid)),
+        "processes": len(_processes(server)),
     }
 
 
@@ -106,6 +130,10 @@ def _resident_bytes(pid: str) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     kib = next(line.split()[1] for line in lines if line.startswith("VmRSS:"))
     return int(kib) << 10
+
+
+def _open_files(pid: str) -> int:
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def _processes(server: ForkServer) -> list[str]:
