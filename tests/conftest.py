@@ -13,9 +13,23 @@ from db.session import connect
 from db.tables import Row
 from tests.servers import run_postgres, run_valkey
 
+_ON_THE_DEVICE = frozenset({"system", "workers"})
+
 # TVM's thread pool binds the thread that starts it to one core, and every process that the tests start later
 # would inherit that: a worker would find a device of one core.
 os.environ["TVM_BIND_THREADS"] = "0"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Under `-n 2 --dist loadgroup`: what measures stays together, one at a time; else a file stays together.
+
+    The first group owns the device: two workers that time at once on the same cores would time each other.
+    """
+    here = Path(__file__).parent
+    for item in items:
+        room = item.path.relative_to(here).parts[0]
+        group = "device" if room in _ON_THE_DEVICE else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session", autouse=True)
