@@ -12,8 +12,10 @@ from sqlalchemy.orm import Session
 
 from db.clock import secs_since, utc_now
 from db.rowcount import changed
-from db.states import DesiredState, TrialState, WorkerState
+from db.states import DesiredState, TrialState, WorkerRole, WorkerState
 from db.tables import JobRow, TargetRow, TrialRow, WorkerRow
+
+_MOST_BUILDERS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,22 @@ def to_drop(session: Session, holding: Sequence[tuple[int, int]]) -> list[tuple[
     )
     wanted = {(found[0], found[1]) for found in session.execute(statement)}
     return [held for held in holding if held not in wanted]
+
+
+def selftest_kernels(session: Session, worker_id: str) -> list[Any]:
+    """What builders of a worker's target have named for self-tests, the last heard of first."""
+    target_id = select(WorkerRow.target_id).where(WorkerRow.id == worker_id).scalar_subquery()
+    statement = (
+        select(WorkerRow.facts)
+        .where(
+            WorkerRow.target_id == target_id,
+            WorkerRow.role == WorkerRole.BUILD,
+            WorkerRow.state != WorkerState.LEFT,
+        )
+        .order_by(WorkerRow.heartbeat_at.desc())
+        .limit(_MOST_BUILDERS)
+    )
+    return [facts["selftest_kernels"] for facts in session.scalars(statement) if "selftest_kernels" in facts]
 
 
 def leave(session: Session, worker_id: str) -> bool:

@@ -9,6 +9,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import structlog
@@ -76,6 +77,16 @@ class ArtifactClient:
             _log.error("artifact_differs", sha256=sha256, size_bytes=len(answer.content))
             return None
         return data
+
+    def selftest_kernels(self, worker_id: str, *, unwanted: Callable[[], bool]) -> dict[str, Any] | None:
+        """What a builder of this worker's target has named for self-tests; None where none has."""
+        answer = self._request("GET", f"/v1/workers/{worker_id}/selftest-kernels", unwanted=unwanted)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        if not answer.is_success:
+            raise ArtifactRefused(f"the API names no self-test kernels: {_said(answer)}")
+        named: dict[str, Any] = answer.json()
+        return named
 
     def _put(self, sha256: str, data: bytes, unwanted: Callable[[], bool]) -> None:
         body = zlib.compress(data, 6)

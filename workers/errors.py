@@ -37,6 +37,10 @@ class ArtifactUnwanted(WorkerError):  # noqa: N818 - named for what happened
     """Nobody waits for an artifact any more."""
 
 
+class KernelsMissing(WorkerError):  # noqa: N818 - named for what happened
+    """A device without a compiler has nothing to test itself with, yet."""
+
+
 class ProbesError(WorkerError):
     """The port for /metrics, /healthz and /readyz cannot be opened."""
 

@@ -37,6 +37,7 @@ from workers.messages import MeasureChunk, Result
 from workers.probes import Probes
 from workers.queues import canary_queue, step_of
 from workers.selftest import REFERENCE_KERNEL, DeviceTester
+from workers.selftest_shipping import KernelFetcher, KernelShipper
 from workers.selftester import SelfTester
 from workers.sensors import Sensors, sensing
 from workers.settings import WorkerSettings
@@ -145,14 +146,28 @@ def _serve(
     own_queue = canary_queue(membership.name)
     worker = _celery_worker(app, name=f"{host_name()}-{device.name}", queues=(*joined.queues, own_queue))
     consuming = Consuming(worker, joined.queues)
-    tests_itself = settings.worker_role is not WorkerRole.BUILD and detected.own_target is not None
+    builds_only = settings.worker_role is WorkerRole.BUILD
+    fetcher = KernelFetcher(client=client, worker_id=lambda: membership.worker_id)
+    shipper = KernelShipper(
+        server=server,
+        client=client,
+        target=detected.target,
+        linker=shutil.which("ld") or "ld",
+    )
+    can_build = detected.own_target is not None
     selftester = SelfTester(
-        tester=DeviceTester(server=server, device=device, target=detected.target, turn=turn),
+        tester=DeviceTester(
+            server=server,
+            device=device,
+            target=detected.target,
+            turn=turn,
+            shipped=None if can_build else fetcher.get,
+        ),
         turn=turn,
         history=settings.work_dir / "selftest" / f"{device.name}.jsonl",
         device_class=device.device_class,
-        kernel=f"{REFERENCE_KERNEL} tvm {detected.tvm_version}",
-        every_secs=settings.worker_selftest_secs if tests_itself else 0.0,
+        kernel=f"{REFERENCE_KERNEL} tvm {detected.tvm_version}{'' if can_build else ' shipped'}",
+        every_secs=0.0 if builds_only else settings.worker_selftest_secs,
         drift_limit=settings.worker_drift_limit,
         set_quarantined=consuming.set_quarantined,
     )
@@ -176,7 +191,9 @@ def _serve(
         membership=membership,
         holding=holding,
         stage_secs=work.stage_secs,
-        device_report=sensing(selftester.report, Sensors(cpus=device.cpus)),
+        device_report=sensing(
+            shipper.report if builds_only else selftester.report, Sensors(cpus=device.cpus)
+        ),
         set_draining=consuming.set_draining,
         every_secs=joined.heartbeat_secs,
     )
@@ -198,11 +215,14 @@ def _serve(
     def stop(**_signal: Any) -> None:
         # What is held is given up at once: the reconciler rings for it again.
         holding.drop_all()
+        fetcher.stopped.set()
         turn.end_test()
 
     signals.worker_shutting_down.connect(stop)
     heartbeat.start()
     selftester.start()
+    if builds_only:
+        shipper.start()
     canary.start()
     try:
         with probes:
@@ -210,7 +230,9 @@ def _serve(
     finally:
         canary.stop()
         holding.drop_all()
+        fetcher.stopped.set()
         selftester.stop()
+        shipper.stop()
         heartbeat.stop()
         client.close()
         signals.worker_shutting_down.disconnect(stop)

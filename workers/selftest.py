@@ -5,7 +5,7 @@ It measures; what a slow result means is workers/drift.py's, and when to measure
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -81,6 +81,23 @@ class SelfTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShippedKernels:
+    """How a library of self-test kernels was built."""
+
+    sha256: str
+    #: float32 numbers of a vector register, floats of an array of the copy, tasks of what takes all cores.
+    lanes: int
+    elements: int
+    cores: int
+
+    @classmethod
+    def from_json(cls, obj: Mapping[str, Any]) -> Self:
+        """Raises KeyError, TypeError or ValueError."""
+        numbers = {name: int(obj[name]) for name in ("lanes", "elements", "cores")}
+        return cls(sha256=str(obj["sha256"]), **numbers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTester:
     """Tests one device; every measurement in a fresh child. Raises SandboxError where a child is ended."""
 
@@ -90,6 +107,8 @@ class DeviceTester:
     target: Mapping[str, Any]
     #: Ends a test's child as soon as a chunk is there.
     turn: Turn
+    #: Where nothing can be built here: how the kernels were built, and their library. Raises KernelsMissing.
+    shipped: Callable[[], tuple[ShippedKernels, bytes]] | None = None
 
     def run(self) -> SelfTest:
         began = time.monotonic()
@@ -105,7 +124,10 @@ class DeviceTester:
 
     def _roofline(self) -> Roofline:
         last_cache_bytes = cache_bytes()
-        array_bytes = copy_array_bytes(last_cache_bytes, self.device.memory_bytes)
+        if self.shipped is None:
+            array_bytes = copy_array_bytes(last_cache_bytes, self.device.memory_bytes)
+        else:
+            array_bytes = 4 * self.shipped()[0].elements
         answer = self._ask("roofline", {"array_bytes": array_bytes}, array_bytes=array_bytes)
         names = (
             "fma_gflops_one_core",
@@ -127,8 +149,14 @@ class DeviceTester:
             address_space_bytes=(4 << 30) + 2 * array_bytes, cpus=self.device.cpus, cpu_secs=_TIMEOUT_SECS
         )
         entry_name = f"workers.selftest_child:{entry}"
+        full: dict[str, Any] = {"target": dict(self.target), "cpus": list(self.device.cpus), **order}
+        blobs = []
+        if self.shipped is not None:
+            kernels, library = self.shipped()
+            full["kernels"] = asdict(kernels)
+            blobs = [library]
         with self.server.spawn(entry_name, limits=limits) as child, self.turn.test(child):
-            child.send({"target": dict(self.target), "cpus": list(self.device.cpus), **order})
+            child.send(full, *blobs)
             answer, _ = child.recv(_TIMEOUT_SECS)
         if "error" in answer:
             raise DeviceError(f"the self-test's {entry} failed: {answer['error']}")

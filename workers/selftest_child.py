@@ -2,17 +2,24 @@
 
 `roofline`: order {"target", "cpus", "array_bytes"}; out {"fma_gflops_one_core", "fma_gflops_all_cores",
 "copy_gb_per_sec_one_core", "copy_gb_per_sec_all_cores"}. `reference`: order {"target", "cpus"}; out
-{"run_secs"}, one number for each repeat, in one process that is as fresh as a candidate's.
+{"run_secs"}, one number for each repeat, in one process that is as fresh as a candidate's. Where TVM comes
+without its compiler both take the kernels as a blob, and "kernels" in the order says how they were built: by
+`build`, in a child of another host: order {"target", "cores", "array_bytes", "linker"}; out {"lanes",
+"elements", "cores"} and the library.
 """
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sandbox.channel import Channel
 from tuner.tvm_light import load_tvm
+from workers.program import link_library, load_library
 from workers.selftest_kernels import (
+    REFERENCE_FUNCTION,
+    build_all,
     build_reference,
     build_roofline,
     float_lanes,
@@ -28,20 +35,34 @@ _REFERENCE_REPEATS = 15
 _REFERENCE_CALLS = 10
 
 
-def roofline(channel: Channel) -> None:
+def build(channel: Channel) -> None:
     order, _ = channel.recv()
-    cpus: list[int] = order["cpus"]
+    cores = int(order["cores"])
     lanes = float_lanes(order["target"])
-    grain = lanes * len(cpus)
-    elements = max(1, int(order["array_bytes"]) // 4 // grain) * grain
-    module = build_roofline(order["target"], elements=elements, cores=len(cpus))
+    elements = _elements(order["array_bytes"], lanes=lanes, cores=cores)
+    module = build_all(order["target"], elements=elements, cores=cores)
+    library = link_library(module, linker=order["linker"], directory=Path.cwd())
+    channel.send({"lanes": lanes, "elements": elements, "cores": cores}, library.read_bytes())
+
+
+def roofline(channel: Channel) -> None:
+    order, blobs = channel.recv()
+    cpus: list[int] = order["cpus"]
+    if blobs:
+        made = order["kernels"]
+        module, lanes = load_library(blobs[0], directory=Path.cwd()).module, int(made["lanes"])
+        elements, cores = int(made["elements"]), int(made["cores"])
+    else:
+        lanes, cores = float_lanes(order["target"]), len(cpus)
+        elements = _elements(order["array_bytes"], lanes=lanes, cores=cores)
+        module = build_roofline(order["target"], elements=elements, cores=cores)
     source, sink = _empty((elements,)), _empty((elements,))
     # First touched by all cores; what is copied does not matter, as long as each page is a page of its own.
     take_cores(cpus)
     module["copy_all"](sink, source)
     module["copy_all"](source, sink)
     answer = {
-        "fma_gflops_all_cores": _fma_gflops(module, "fma_all", tasks=len(cpus), lanes=lanes),
+        "fma_gflops_all_cores": _fma_gflops(module, "fma_all", tasks=cores, lanes=lanes),
         "copy_gb_per_sec_all_cores": _copy_gb_per_sec(module, "copy_all", source, sink),
     }
     os.sched_setaffinity(0, cpus[-1:])
@@ -51,15 +72,24 @@ def roofline(channel: Channel) -> None:
 
 
 def reference(channel: Channel) -> None:
-    order, _ = channel.recv()
-    module = build_reference(order["target"])
+    order, blobs = channel.recv()
+    if blobs:
+        module = load_library(blobs[0], directory=Path.cwd()).module
+    else:
+        module = build_reference(order["target"])
     take_cores(order["cpus"])
     tensors = [_filled(reference_shape(), 1.0) for _ in range(3)]
-    module["main"](*tensors)
+    module[REFERENCE_FUNCTION](*tensors)
     timer = module.time_evaluator(
-        "main", load_tvm().cpu(), number=_REFERENCE_CALLS, repeat=_REFERENCE_REPEATS
+        REFERENCE_FUNCTION, load_tvm().cpu(), number=_REFERENCE_CALLS, repeat=_REFERENCE_REPEATS
     )
     channel.send({"run_secs": [float(secs) for secs in timer(*tensors).results]})
+
+
+def _elements(array_bytes: int, *, lanes: int, cores: int) -> int:
+    """Of one array of the copy: floats that divide by lanes and cores."""
+    grain = lanes * cores
+    return max(1, int(array_bytes) // 4 // grain) * grain
 
 
 def _fma_gflops(module: Any, name: str, *, tasks: int, lanes: int) -> float:

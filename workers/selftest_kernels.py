@@ -17,6 +17,7 @@ _STEPS = 1 << 19
 #: Whoever changes the reference kernel renames it in workers/selftest.py.
 _REFERENCE_EXTENT = 256
 _REFERENCE_TILE = (8, 32)
+REFERENCE_FUNCTION = "main"
 
 
 def float_lanes(target: dict[str, Any]) -> int:
@@ -41,16 +42,33 @@ def fma_width(lanes: int) -> int:
 def build_roofline(target: dict[str, Any], *, elements: int, cores: int) -> Any:
     """TVM's runtime module with fma_one, fma_all, copy_one, copy_all; `elements` divides by lanes × cores."""
     tvm = load_tvm()
-    lanes = float_lanes(target)
-    functions = {}
-    for name, tasks in (("one", 1), ("all", cores)):
-        functions[f"fma_{name}"] = _named(_fma(tasks, lanes), f"fma_{name}")
-        functions[f"copy_{name}"] = _named(_copy(elements, tasks), f"copy_{name}")
+    functions = _roofline(target, elements=elements, cores=cores)
     return tvm.tirx.build(tvm.IRModule(functions), make_target(target), "default")
 
 
 def build_reference(target: dict[str, Any]) -> Any:
     """TVM's runtime module with `main`, a matmul that takes all of the target's cores."""
+    return load_tvm().tirx.build(_reference(), make_target(target), "default")
+
+
+def build_all(target: dict[str, Any], *, elements: int, cores: int) -> Any:
+    """Both in one module: what a host that cannot build tests itself with."""
+    tvm = load_tvm()
+    functions = _roofline(target, elements=elements, cores=cores)
+    functions[REFERENCE_FUNCTION] = _reference()[REFERENCE_FUNCTION]
+    return tvm.tirx.build(tvm.IRModule(functions), make_target(target), "default")
+
+
+def _roofline(target: dict[str, Any], *, elements: int, cores: int) -> dict[str, Any]:
+    lanes = float_lanes(target)
+    functions = {}
+    for name, tasks in (("one", 1), ("all", cores)):
+        functions[f"fma_{name}"] = _named(_fma(tasks, lanes), f"fma_{name}")
+        functions[f"copy_{name}"] = _named(_copy(elements, tasks), f"copy_{name}")
+    return functions
+
+
+def _reference() -> Any:
     tvm = load_tvm()
     from tvm import te
     from tvm.s_tir import Schedule
@@ -59,8 +77,9 @@ def build_reference(target: dict[str, Any]) -> Any:
     a, b = te.placeholder((extent, extent), name="A"), te.placeholder((extent, extent), name="B")
     k = te.reduce_axis((0, extent), name="k")
     c = te.compute((extent, extent), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
-    schedule = Schedule(tvm.IRModule({"main": _named(te.create_prim_func([a, b, c]), "main")}))
-    block = schedule.get_sblock("C", func_name="main")
+    function = _named(te.create_prim_func([a, b, c]), REFERENCE_FUNCTION)
+    schedule = Schedule(tvm.IRModule({REFERENCE_FUNCTION: function}))
+    block = schedule.get_sblock("C", func_name=REFERENCE_FUNCTION)
     i, j, k = schedule.get_loops(block)
     rows, row = schedule.split(i, [None, _REFERENCE_TILE[0]])
     columns, column = schedule.split(j, [None, _REFERENCE_TILE[1]])
@@ -69,7 +88,7 @@ def build_reference(target: dict[str, Any]) -> Any:
     schedule.unroll(row)
     schedule.vectorize(column)
     schedule.decompose_reduction(block, k)
-    return tvm.tirx.build(schedule.mod, make_target(target), "default")
+    return schedule.mod
 
 
 def reference_shape() -> tuple[int, int]:

@@ -15,7 +15,7 @@ import structlog
 
 from sandbox.errors import SandboxError
 from workers.drift import Judgement, Verdict, judge
-from workers.errors import WorkerError
+from workers.errors import KernelsMissing, WorkerError
 from workers.selftest import SelfTest
 from workers.selftest_history import HistoryRun, append_history, read_history, well_secs
 from workers.turn import Turn
@@ -93,10 +93,12 @@ class SelfTester:
                 pass
 
     def _test(self) -> bool:
-        """Test once and conclude; False where a chunk came between."""
+        """Test once and conclude; False where a chunk came between, or there is nothing to test with yet."""
         try:
             result = self.tester.run()
             judgement = self._judge(result.noise.reference_secs)
+        except KernelsMissing:
+            return False
         except (SandboxError, WorkerError) as error:
             if self.turn.idle_secs < _IDLE_SECS or self._stopped.is_set():
                 return False

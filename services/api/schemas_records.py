@@ -263,6 +263,17 @@ class HeartbeatAnswer(_Response):
     drain: bool
 
 
+class SelfTestKernels(_Response):
+    #: Of the library, among the artifacts.
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    #: float32 numbers of a vector register.
+    lanes: int = Field(ge=1, le=64)
+    #: float32 numbers of one array of the copy.
+    elements: int = Field(ge=1, le=1 << 28)
+    #: Tasks of what takes all cores.
+    cores: int = Field(ge=1, le=4096)
+
+
 class WorkerView(_Response):
     id: str
     name: str

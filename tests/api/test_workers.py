@@ -164,3 +164,22 @@ def test_a_quarantined_worker_says_so_and_its_device_is_described(api, engine):
     assert (worker["state"], worker["facts"]) == ("running", {"cpu": "test", **facts})
     with transaction(engine) as session:
         assert [seen.accepts for seen in read_fleet(session, dead_after_secs=10)] == [True]
+
+
+def test_a_device_is_told_the_selftest_kernels_of_its_targets_builders(api):
+    builder = api.join(name="builder", role="build").json()["worker_id"]
+    board = api.join(name="board", role="measure").json()["worker_id"]
+
+    def asked():
+        return api("GET", f"/v1/workers/{board}/selftest-kernels", as_="worker")
+
+    def tell(kernels) -> None:
+        body = {"holding": [], "stage_secs": {}, "facts": {"selftest_kernels": kernels}}
+        assert api("POST", f"/v1/workers/{builder}:heartbeat", as_="worker", json=body).is_success
+
+    assert problem(asked(), 404)["code"] == "selftest_kernels_not_found"
+    tell({"sha256": "../../etc/passwd", "lanes": 8, "elements": 1024, "cores": 2})
+    assert problem(asked(), 404)["code"] == "selftest_kernels_not_found"
+    tell({"sha256": "a" * 64, "lanes": 8, "elements": 1024, "cores": 2})
+    assert asked().json() == {"sha256": "a" * 64, "lanes": 8, "elements": 1024, "cores": 2}
+    assert api("GET", f"/v1/workers/{board}/selftest-kernels").status_code == 403

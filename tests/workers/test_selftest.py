@@ -1,5 +1,7 @@
 """The device's self-test: real numbers of this machine, their history, and whose turn the device is."""
 
+import hashlib
+import shutil
 import threading
 import time
 from dataclasses import asdict
@@ -7,12 +9,14 @@ from dataclasses import asdict
 import pytest
 
 from sandbox.errors import ChildDied
+from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
 from services.server.selftest import table
 from workers.drift import LEAST_HISTORY
-from workers.errors import DeviceError
+from workers.errors import DeviceError, KernelsMissing
 from workers.selftest import DeviceTester, Noise, Roofline, SelfTest, copy_array_bytes
 from workers.selftest_history import HistoryRun, append_history, read_history, well_secs
+from workers.selftest_shipping import KernelFetcher, KernelShipper
 from workers.selftester import SelfTester
 from workers.turn import Turn
 
@@ -66,6 +70,46 @@ def test_a_device_measures_what_it_can_do(server, bench, detected):
     assert 0.1 < again / measured.reference_secs < 10
     assert list(result.as_json()) == [*asdict(peak), *asdict(measured), "took_secs"]
     assert ("peak, one core", f"{peak.fma_gflops_one_core:.0f} GFLOP/s") in table("a CPU", result)
+
+
+def test_a_device_without_a_compiler_tests_itself_with_what_a_builder_made(server, bench, detected, tmp_path):
+    artifacts, named = {}, []
+
+    class Api:
+        """What the builder's client sends, the device's client fetches."""
+
+        def send(self, data, **_):
+            artifacts[hashlib.sha256(data).hexdigest()] = data
+            return next(reversed(artifacts))
+
+        def fetch(self, sha256, **_):
+            return artifacts.get(sha256)
+
+        def selftest_kernels(self, worker_id, **_):
+            assert worker_id == "worker-board"
+            return named[-1] if named else None
+
+    fetcher = KernelFetcher(client=Api(), worker_id=lambda: "worker-board")
+    with pytest.raises(KernelsMissing, match="no build worker"):
+        fetcher.get()
+    shipper = KernelShipper(server=server, client=Api(), target=detected.target, linker=shutil.which("ld"))
+    shipper.start()
+    deadline = time.monotonic() + 30
+    while not shipper.report().facts and time.monotonic() < deadline:
+        time.sleep(0.05)
+    shipper.stop()
+    named.append(shipper.report().facts["selftest_kernels"])
+    fetcher._not_before = 0.0
+    env = {"TVM_USE_RUNTIME_LIB": "1"}
+    with ForkServer(["workers.preload"], work_dir=tmp_path, env=env) as board:
+        tester = DeviceTester(
+            server=board, device=bench.device, target=detected.target, turn=Turn(), shipped=fetcher.get
+        )
+        result = tester.run()
+    assert 16 < result.roofline.fma_gflops_one_core < 1000
+    assert 0.2 < result.roofline.copy_gb_per_sec_all_cores < 500
+    assert result.roofline.copy_array_bytes == 128 << 20
+    assert 1e-6 < result.noise.reference_secs < 1e-1
 
 
 def test_noise_is_told_between_processes_and_within_them():

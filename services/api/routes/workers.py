@@ -1,6 +1,9 @@
 """/v1/workers: join, heartbeat, leave; list, drain, resume. A worker has no other way to the database."""
 
+import contextlib
+
 from fastapi import APIRouter, Response
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from checks.target import is_profile_name, key
@@ -19,6 +22,7 @@ from services.api.schemas_records import (
     HeartbeatAnswer,
     JoinedWorker,
     JoinWorker,
+    SelfTestKernels,
     WorkerList,
     WorkerView,
 )
@@ -111,6 +115,18 @@ def show_worker(
     del token
     with reading(engine) as session:
         return _view(session, worker_id, settings)
+
+
+@router.get("/{worker_id}/selftest-kernels")
+def selftest_kernels(worker_id: WorkerId, token: WorkerToken, engine: EngineDep) -> SelfTestKernels:
+    """Which artifact a device that cannot build tests itself with: what a builder of its target has named."""
+    with reading(engine) as session:
+        _require_own(session, worker_id, token)
+        for named in workers.selftest_kernels(session, worker_id):
+            with contextlib.suppress(ValidationError):
+                return SelfTestKernels.model_validate(named)
+    detail = "no build worker of this worker's target has named self-test kernels"
+    raise NotFoundError("selftest_kernels_not_found", detail)
 
 
 @router.post("/{worker_id}:drain")
