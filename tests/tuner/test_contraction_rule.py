@@ -133,6 +133,18 @@ def test_a_convolution_with_channels_first_gives_the_numbers_of_the_untuned_prog
     assert_same_numbers(mod, llvm, seed=3)
 
 
+@pytest.mark.parametrize(("rows", "columns", "n_forms"), [(1, 50, 2), (6, 33, 2), (17, 33, 0)])
+def test_few_rows_that_lie_along_the_depth_are_dot_products_too(llvm, rows, columns, n_forms):
+    mod = matmul(rows, columns, 64, transposed=True, epilogue=rows == 6)
+    found = [schedule for schedule in spaces(mod, llvm) if "RFactor" in canonical_text(schedule.trace)]
+    assert len(found) == n_forms
+    arrays = inputs(mod)
+    for schedule in found[:1]:
+        check_trace(json.loads(canonical_text(schedule.trace)))
+        got = outputs(schedule.mod, llvm, arrays)
+        np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
+
+
 def test_every_register_tile_fits_the_registers():
     for unit in (AVX2, AVX512):
         for tile in register_tiles(unit):

@@ -4,15 +4,21 @@ Each plan that TVM can write is one more design space; the untouched schedule go
 block that is no contraction, or that something has scheduled before, is left alone.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tuner.space.contraction import Contraction, grouped_axis, needs_simplifying
+from tuner.space.dots import dots_of, write_dots
 from tuner.space.index_maps import index_map
 from tuner.space.normal_form import TILED
 from tuner.space.plans import plans
 from tuner.space.tiling import tile
 from tuner.space.vectors import vector_unit
 from tuner.trace import TVM_ERRORS
+
+#: Writes one form of a contraction: (schedule, block, *, lanes).
+_Write = Callable[..., None]
 
 
 def contraction_rule() -> Any:
@@ -48,11 +54,15 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     if normal is None or contraction is None:
         return []
     unit = vector_unit(target, bits=contraction.bits)
+    writes: list[_Write] = [
+        *(partial(tile, contraction=contraction, plan=plan) for plan in plans(contraction, unit)),
+        *(partial(write_dots, contraction=contraction, dots=dots) for dots in dots_of(contraction, unit)),
+    ]
     found = []
-    for plan in plans(contraction, unit):
+    for write in writes:
         candidate = normal.copy()
         try:
-            tile(candidate, candidate.get_sblock(name), contraction, plan, lanes=unit.lanes)
+            write(candidate, candidate.get_sblock(name), lanes=unit.lanes)
         except TVM_ERRORS:
             continue
         found.append(candidate)

@@ -1,0 +1,120 @@
+"""A contraction of few rows whose operands both lie along the depth: dot products, vectors along the depth.
+
+Each weight is read once, where it lies: packing it would read and write it once more, and such a kernel waits
+for memory (a dense layer of one row, or of a small batch). An accumulator is a vector of partial sums, which
+rfactor makes an axis of its own; the sums across a vector are a second, small block.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.space.contraction import Contraction
+from tuner.space.epilogue import epilogue_of
+from tuner.space.index_maps import fused, index_map
+from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.staging import below, write_tail
+from tuner.space.vectors import VectorUnit
+
+#: With more rows a weight is used so often that a register tile of columns' vectors is faster.
+_MAX_ROWS = 16
+_MAX_TILE_ROWS = 4
+#: Accumulators beside which a vector of each operand finds room in 16 registers, and in 32.
+_ACCUMULATORS = {16: 8, 32: 16}
+_MAX_TILES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dots:
+    """rows x columns dot products at a time."""
+
+    rows: int
+    columns: int
+
+
+def dots_of(contraction: Contraction, unit: VectorUnit) -> tuple[Dots, ...]:
+    """The ways to write a contraction as dot products; none where its operands do not lie so."""
+    rows, columns, _ = contraction.extents
+    last = contraction.depth[-1]
+    along = all(operand.contiguous == (last.place,) for operand in (contraction.scalars, contraction.vectors))
+    if not along or rows > _MAX_ROWS or last.extent % unit.lanes:
+        return ()
+    high = _divisor(rows, at_most=_MAX_TILE_ROWS)
+    wide = _ACCUMULATORS[unit.registers] // high
+    widths = dict.fromkeys(_divisor(columns, at_most=width) for width in (wide, max(1, wide // 2)))
+    return tuple(Dots(rows=high, columns=width) for width in widths)
+
+
+def write_dots(schedule: Any, block: Any, contraction: Contraction, dots: Dots, *, lanes: int) -> None:
+    """Raises what TVM raises where it cannot."""
+    epilogue = epilogue_of(schedule, block, contraction)
+    sides = contraction.groups(contraction.rows, contraction.columns)
+    axes = contraction.groups(contraction.rows, contraction.columns, contraction.depth)
+    schedule.transform_block_layout(block, _fuse(range(contraction.n_axes), axes))
+    sums = _partial_sums(schedule, block, dots, lanes=lanes)
+    schedule.reverse_compute_at(block, sums.cores, preserve_unit_loops=True)
+    if epilogue is not None:
+        schedule.transform_block_layout(epilogue.block, _fuse(epilogue.places, sides))
+        schedule.reverse_compute_at(epilogue.block, sums.cores, preserve_unit_loops=True)
+        write_tail(schedule, epilogue.block, after=sums.cores, lanes=lanes, columns=dots.columns)
+        schedule.annotate(epilogue.block, TILED, STRUCTURE)
+    _in_registers(schedule, sums)
+    _across(schedule, block, sums.cores, dots)
+    for each in (sums.block, block):
+        schedule.annotate(each, TILED, STRUCTURE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sums:
+    """Partial sums: their block, the loop over the cores, the depth's loop, and rows, columns, lanes."""
+
+    block: Any
+    cores: Any
+    steps: Any
+    tile: tuple[Any, ...]
+
+
+def _partial_sums(schedule: Any, block: Any, dots: Dots, *, lanes: int) -> _Sums:
+    *_, depth = schedule.get_loops(block)
+    _, within = schedule.split(depth, [None, lanes])
+    partial = schedule.rfactor(within, factor_axis=-1)
+    *batch, rows, columns, steps, within = schedule.get_loops(partial)
+    rows, tile_rows = schedule.split(rows, [None, dots.rows])
+    columns, tile_columns = schedule.split(columns, [None, dots.columns])
+    factors = schedule.sample_perfect_tile(columns, n=2, max_innermost_factor=_MAX_TILES)
+    outer, columns = schedule.split(columns, factors)
+    tile = (tile_rows, tile_columns, within)
+    schedule.reorder(*batch, outer, columns, rows, steps, *tile)
+    cores = schedule.fuse(*batch, outer) if batch else outer
+    schedule.parallel(cores)
+    return _Sums(block=partial, cores=cores, steps=steps, tile=tile)
+
+
+def _in_registers(schedule: Any, sums: _Sums) -> None:
+    _vectorize(schedule, sums.tile)
+    start = schedule.decompose_reduction(sums.block, sums.steps)
+    _vectorize(schedule, tuple(schedule.get_loops(start))[-len(sums.tile) :])
+
+
+def _vectorize(schedule: Any, tile: tuple[Any, ...]) -> None:
+    *unrolled, lanes = tile
+    for loop in unrolled:
+        schedule.unroll(loop)
+    schedule.vectorize(lanes)
+
+
+def _across(schedule: Any, block: Any, cores: Any, dots: Dots) -> None:
+    """Sums of several columns side by side: one addition alone waits for the one before it."""
+    within, *outer, columns = below(schedule, block, cores)  # rfactor puts the sum's own axis first
+    columns, tile = schedule.split(columns, [None, dots.columns])
+    schedule.reorder(*outer, columns, within, tile)
+    schedule.unroll(tile)
+    schedule.decompose_reduction(block, within)
+
+
+def _fuse(places: Any, parts: Any) -> Any:
+    return index_map(places, lambda v: [fused(v, axes) for axes in parts])
+
+
+def _divisor(number: int, *, at_most: int) -> int:
+    """The largest."""
+    return max(size for size in range(1, at_most + 1) if number % size == 0)
