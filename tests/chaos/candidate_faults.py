@@ -23,10 +23,13 @@ def _armed(name: str, farm: Farm, job_id: str) -> Injected:
     switch = farm.home / name
     mark = Mark(farm, job_id)
     evil = _submit_hostile(farm)
-    _wait_for_trials(farm, evil, 1)
+    # Candidates wait for the baseline, so that none of them has run when the kernel is armed.
+    _wait_for_baseline(farm, evil)
     switch.touch()
     processes = _wait_for_trials(farm, evil, farm.audit.done(evil) + _ARMED_TRIALS)
     switch.unlink()
+    if not switch.with_name(name + hostile.WENT_OFF).exists():
+        raise AssertionError("no armed kernel ran: nothing was injected")
     outcomes = farm.audit.ask(
         """SELECT outcome, count(*) FROM trials
            WHERE job_id = %s AND purpose = 'search' AND outcome IS NOT NULL GROUP BY outcome""",
@@ -70,6 +73,15 @@ def _space() -> dict[str, object]:
     schedule = hostile.tvm.s_tir.Schedule(modules()["mm"])
     mm_space(schedule)
     return {"main": {"traces": [tilefarm.space.trace_json(schedule)], "postprocs": [], "mutators": {}}}
+
+
+def _wait_for_baseline(farm: Farm, job_id: str) -> None:
+    deadline = time.monotonic() + _WAIT_SECS
+    question = "SELECT 1 FROM trials WHERE job_id = %s AND purpose = 'baseline' AND outcome IS NOT NULL"
+    while not farm.audit.ask(question, [job_id]):
+        if time.monotonic() > deadline:
+            raise AssertionError("the baseline was not measured")
+        time.sleep(0.01)
 
 
 def _wait_for_trials(farm: Farm, job_id: str, count: int) -> int:

@@ -1,4 +1,4 @@
-# ruff: noqa: N803, N806, N812, SIM102, ANN - its words are TVMScript
+# ruff: noqa: N803, N806, N812, ANN - its words are TVMScript
 """A module whose kernel attacks the host once a file exists; the API would refuse it, so rows bring it in.
 
 It is the classroom's `mm` beside a block that does harm. The fork bomb is a real one: every process that it
@@ -14,11 +14,14 @@ from tvm.script import tirx as T  # noqa: E402 - after the light loader
 
 #: Files that arm the kernel, in its directory.
 FORK_BOMB, DAEMON, TEBIBYTE = "fork-bomb", "daemon", "tebibyte"
+#: After a name: the file that an armed kernel leaves before it does harm.
+WENT_OFF = "-went-off"
 
 
 def module_text(directory: Path) -> str:
     """The canonical JSON of the module."""
     bomb, daemon, tebibyte = (str(directory / name) for name in (FORK_BOMB, DAEMON, TEBIBYTE))
+    bomb_did, daemon_did, tebibyte_did = (path + WENT_OFF for path in (bomb, daemon, tebibyte))
 
     @T.prim_func(s_tir=True)
     def main(
@@ -35,15 +38,18 @@ def module_text(directory: Path) -> str:
                 T.writes(D[vn])
                 D[vn] = 0
                 if T.call_extern("int32", "access", bomb, 0) == 0:
+                    T.evaluate(T.call_extern("int32", "creat", bomb_did, 0o600))
                     for _ in T.serial(1 << 16):
                         T.evaluate(T.call_extern("int32", "fork"))
                 if T.call_extern("int32", "access", daemon, 0) == 0:
+                    T.evaluate(T.call_extern("int32", "creat", daemon_did, 0o600))
                     if T.call_extern("int32", "fork") == 0:
                         T.evaluate(T.call_extern("int32", "setsid"))
                         if T.call_extern("int32", "fork") > 0:
                             T.evaluate(T.call_extern("int32", "_exit", 0))
                         T.evaluate(T.call_extern("int32", "sleep", 3600))
                 if T.call_extern("int32", "access", tebibyte, 0) == 0:
+                    T.evaluate(T.call_extern("int32", "creat", tebibyte_did, 0o600))
                     T.evaluate(
                         T.call_extern(
                             "handle",
