@@ -47,7 +47,7 @@ def contraction_rule() -> Any:
 def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     """A schedule for each plan that fits; none where the block is no contraction."""
     name = schedule.get(block).name_hint
-    if not _is_untouched(schedule, block):
+    if not is_untouched(schedule, block):
         return []
     normal = _normalised(schedule, name)
     contraction = None if normal is None else Contraction.of(normal.get(normal.get_sblock(name)))
@@ -69,7 +69,7 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     return found
 
 
-def _is_untouched(schedule: Any, block: Any) -> bool:
+def is_untouched(schedule: Any, block: Any) -> bool:
     """Every loop around it is bound to an iterator of its own."""
     node = schedule.get(block)
     return (

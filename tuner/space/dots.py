@@ -10,10 +10,10 @@ from typing import Any
 
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
-from tuner.space.index_maps import fused, index_map
+from tuner.space.index_maps import fusing
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.staging import below, write_tail
-from tuner.space.vectors import VectorUnit
+from tuner.space.vectors import VectorUnit, largest_divisor
 
 #: With more rows a weight is used so often that a register tile of columns' vectors is faster.
 _MAX_ROWS = 16
@@ -38,9 +38,9 @@ def dots_of(contraction: Contraction, unit: VectorUnit) -> tuple[Dots, ...]:
     along = all(operand.contiguous == (last.place,) for operand in (contraction.scalars, contraction.vectors))
     if not along or rows > _MAX_ROWS or last.extent % unit.lanes:
         return ()
-    high = _divisor(rows, at_most=_MAX_TILE_ROWS)
+    high = largest_divisor(rows, at_most=_MAX_TILE_ROWS)
     wide = _ACCUMULATORS[unit.registers] // high
-    widths = dict.fromkeys(_divisor(columns, at_most=width) for width in (wide, max(1, wide // 2)))
+    widths = dict.fromkeys(largest_divisor(columns, at_most=width) for width in (wide, max(1, wide // 2)))
     return tuple(Dots(rows=high, columns=width) for width in widths)
 
 
@@ -49,11 +49,11 @@ def write_dots(schedule: Any, block: Any, contraction: Contraction, dots: Dots, 
     epilogue = epilogue_of(schedule, block, contraction)
     sides = contraction.groups(contraction.rows, contraction.columns)
     axes = contraction.groups(contraction.rows, contraction.columns, contraction.depth)
-    schedule.transform_block_layout(block, _fuse(range(contraction.n_axes), axes))
+    schedule.transform_block_layout(block, fusing(range(contraction.n_axes), axes))
     sums = _partial_sums(schedule, block, dots, lanes=lanes)
     schedule.reverse_compute_at(block, sums.cores, preserve_unit_loops=True)
     if epilogue is not None:
-        schedule.transform_block_layout(epilogue.block, _fuse(epilogue.places, sides))
+        schedule.transform_block_layout(epilogue.block, fusing(epilogue.places, sides))
         schedule.reverse_compute_at(epilogue.block, sums.cores, preserve_unit_loops=True)
         write_tail(schedule, epilogue.block, after=sums.cores, lanes=lanes, columns=dots.columns)
         schedule.annotate(epilogue.block, TILED, STRUCTURE)
@@ -109,12 +109,3 @@ def _across(schedule: Any, block: Any, cores: Any, dots: Dots) -> None:
     schedule.reorder(*outer, columns, within, tile)
     schedule.unroll(tile)
     schedule.decompose_reduction(block, within)
-
-
-def _fuse(places: Any, parts: Any) -> Any:
-    return index_map(places, lambda v: [fused(v, axes) for axes in parts])
-
-
-def _divisor(number: int, *, at_most: int) -> int:
-    """The largest."""
-    return max(size for size in range(1, at_most + 1) if number % size == 0)

@@ -23,3 +23,8 @@ def fused(variables: dict[int, Any], axes: Sequence[Axis]) -> Any:
     for axis in axes[1:]:
         result = result * axis.extent + variables[axis.place]
     return result
+
+
+def fusing(places: Sequence[int], parts: Sequence[Sequence[Axis]]) -> Any:
+    """The IndexMap that makes one axis of each part."""
+    return index_map(places, lambda variables: [fused(variables, axes) for axes in parts])

@@ -9,7 +9,7 @@ from typing import Any
 
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import Epilogue, epilogue_of
-from tuner.space.index_maps import fused, index_map
+from tuner.space.index_maps import fusing
 from tuner.space.plans import Plan, Staging
 from tuner.space.staging import Stage, panels
 from tuner.trace import TVM_ERRORS
@@ -70,7 +70,7 @@ class _Forming:
         crop = schedule.reindex(self._block, ("write", 0))
         parts = contraction.groups(contraction.rows, contraction.columns)
         places = sorted(axis.place for axes in parts for axis in axes)
-        schedule.transform_layout(self._block, ("write", 0), _fuse(places, parts))
+        schedule.transform_layout(self._block, ("write", 0), fusing(places, parts))
         return crop
 
     def _copied(self, *, of_rows: bool) -> Any:
@@ -80,14 +80,14 @@ class _Forming:
         side = contraction.rows if of_rows else contraction.columns
         parts = contraction.groups(side, contraction.depth)
         copy = schedule.reindex(self._block, ("read", operand.read))
-        schedule.transform_layout(self._block, ("read", operand.read), _fuse(operand.places, parts))
-        schedule.transform_block_layout(copy, _fuse(operand.places, parts))
+        schedule.transform_layout(self._block, ("read", operand.read), fusing(operand.places, parts))
+        schedule.transform_block_layout(copy, fusing(operand.places, parts))
         return copy
 
     def _fusing(self) -> Any:
         contraction = self._contraction
         parts = contraction.groups(contraction.rows, contraction.columns, contraction.depth)
-        return _fuse(range(contraction.n_axes), parts)
+        return fusing(range(contraction.n_axes), parts)
 
     def _padded(self, scalars: Any, vectors: Any) -> tuple[Any, Any]:
         """Whole register tiles; a copy that pads takes the place of one that does not."""
@@ -117,11 +117,11 @@ class _Forming:
         if epilogue is not None:
             if crop is not None:
                 self._schedule.compute_inline(crop)
-            self._schedule.transform_block_layout(epilogue.block, _fuse(epilogue.places, parts))
+            self._schedule.transform_block_layout(epilogue.block, fusing(epilogue.places, parts))
             return epilogue.block
         if crop is not None:
             places = sorted(axis.place for axes in parts for axis in axes)
-            self._schedule.transform_block_layout(crop, _fuse(places, parts))
+            self._schedule.transform_block_layout(crop, fusing(places, parts))
         return crop
 
     def _stage(self, copy: Any, *, of_rows: bool, staging: Staging) -> Stage | None:
@@ -156,7 +156,3 @@ class _Forming:
                 self._schedule.compute_inline(producer)
             except TVM_ERRORS:
                 continue
-
-
-def _fuse(places: Any, parts: Any) -> Any:
-    return index_map(places, lambda v: [fused(v, axes) for axes in parts])

@@ -4,6 +4,7 @@ from typing import Any
 
 from tuner.space.contraction_rule import contraction_rule
 from tuner.space.finish_rule import finish_rule
+from tuner.space.window_rule import window_rule
 
 
 def schedule_rules(target: Any) -> list[Any]:
@@ -21,6 +22,6 @@ def _with_ours(stock: list[Any]) -> list[Any]:
     for rule in stock:
         name = type(rule).__name__
         if name == "AddRFactor":
-            rules.append(contraction_rule())
+            rules += [contraction_rule(), window_rule()]
         rules.append(finish_rule(rule) if name == "ParallelizeVectorizeUnroll" else rule)
     return rules

@@ -86,6 +86,11 @@ def hope(tile: RegisterTile, unit: VectorUnit, rows: int, columns: int) -> float
     return (fmas / _FMAS_PER_CYCLE / cycles) * (rows * columns) / (high * wide)
 
 
+def largest_divisor(number: int, *, at_most: int) -> int:
+    """Of the divisors of an extent that are not above `at_most`."""
+    return max(size for size in range(1, at_most + 1) if number % size == 0)
+
+
 def _registers(target: Any, width: int) -> int:
     """Of one vector width: x86 has 32 with AVX-512 and 16 before it, AArch64 has 32."""
     from tvm.target import codegen

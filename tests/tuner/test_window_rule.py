@@ -1,0 +1,71 @@
+"""Small windows (depthwise convolutions, poolings) in our space: right numbers, traces that are allowed."""
+
+import json
+
+import numpy as np
+import pytest
+
+from checks.trace import check_trace
+from tests.tuner.test_contraction_rule import inputs, matmul, outputs
+from tuner.module import canonical_module
+from tuner.space.window_rule import passed_over
+from tuner.target import make_target
+from tuner.trace import apply_trace, canonical_text
+from tuner.tvm_light import load_tvm
+
+tvm = load_tvm()
+te = tvm.te
+
+
+def depthwise(size, channels, *, stride, padding):
+    from tvm.s_tir.meta_schedule.testing import te_workload
+
+    arguments = te_workload.depthwise_conv2d_nhwc(1, size, size + 2, channels, 3, stride, padding)
+    return canonical_module(te.create_prim_func(list(arguments)))
+
+
+def pooling(kind, size, channels, *, stride, padding):
+    from tvm import topi
+
+    x = te.placeholder((2, size, size + 1, channels), name="X")
+    pads = (padding, padding, padding, padding)
+    pooled = topi.nn.pool2d(x, (2, 3), (stride, stride), (1, 1), pads, kind, layout="NHWC")
+    return canonical_module(te.create_prim_func([x, topi.nn.relu(pooled)]))
+
+
+def spaces(mod, target):
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    root = schedule.get_sblock("root")
+    (block,) = [b for b in schedule.get_child_blocks(root) if schedule.get(b).init is not None]
+    return passed_over(schedule, block, make_target(target))
+
+
+@pytest.mark.parametrize(
+    ("mod", "n_forms"),
+    [
+        (lambda: depthwise(7, 16, stride=2, padding=1), 4),
+        (lambda: depthwise(14, 40, stride=1, padding=1), 4),
+        (lambda: pooling("max", 9, 32, stride=2, padding=1), 4),
+        (lambda: pooling("avg", 6, 8, stride=1, padding=0), 2),
+    ],
+    ids=["strided", "odd channels", "max", "average"],
+)
+def test_each_form_gives_the_numbers_of_the_untuned_program(llvm, mod, n_forms):
+    mod = mod()
+    found = spaces(mod, llvm)
+    assert len(found) == n_forms
+    arrays = inputs(mod)
+    expected = outputs(mod, llvm, arrays)
+    for seed, schedule in enumerate(found[:2]):
+        instructions, _ = json.loads(canonical_text(schedule.trace))
+        drawn = apply_trace([instructions, []], mod, rand_state=1 + seed)
+        check_trace(json.loads(canonical_text(drawn.trace)))
+        np.testing.assert_allclose(outputs(drawn.mod, llvm, arrays), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_contraction_and_a_long_sum_are_no_windows(llvm):
+    x = te.placeholder((64, 64), name="X")
+    k = te.reduce_axis((0, 64), name="k")
+    rows = canonical_module(te.create_prim_func([x, te.compute((64,), lambda i: te.sum(x[k, i], axis=k))]))
+    for mod in (matmul(16, 16, 16), rows):
+        assert spaces(mod, llvm) == []

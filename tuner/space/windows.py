@@ -1,0 +1,139 @@
+"""Reductions over a small window, channel by channel: depthwise convolutions and poolings.
+
+A tile of neighbouring outputs stays in registers while the window passes over it, unrolled, its channels
+(or whatever lies innermost) as vectors. Padding is a copy of the rows that a core is about to read, or is
+decided at each read. What shares no axis between operands and sums over many is a contraction, not a window.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.space.contraction import loads_of
+from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.staging import below
+from tuner.space.vectors import VectorUnit, largest_divisor
+from tuner.trace import TVM_ERRORS
+
+_SPATIAL, _REDUCTION = 0, 2
+#: Taps of a window that are unrolled; larger ones are reductions like others.
+_MAX_TAPS = 64
+_MIN_LANES = 4
+#: Neighbours in a tile: taps that two of them share are loaded once.
+_TILES = (4, 8)
+_MAX_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """How one block is written: `neighbours` outputs of `lanes` channels at a time."""
+
+    neighbours: int
+    lanes: int
+    #: The padding is decided at each read, else copied with what it surrounds.
+    inlines_padding: bool
+
+
+def windows_of(schedule: Any, block: Any, unit: VectorUnit) -> tuple[Window, ...]:
+    """None where the block is no small window, or its channels do not fill vectors."""
+    node = schedule.get(block)
+    spatial = [axis for axis in node.iter_vars if int(axis.iter_type) == _SPATIAL]
+    taps = [axis for axis in node.iter_vars if int(axis.iter_type) == _REDUCTION]
+    if len(spatial) < 2 or not taps or len(spatial) + len(taps) != len(node.iter_vars):
+        return ()
+    extents = [int(axis.dom.extent) for axis in spatial]
+    lanes = math.gcd(extents[-1], unit.lanes)
+    small = math.prod(int(axis.dom.extent) for axis in taps) <= _MAX_TAPS
+    if not small or lanes < _MIN_LANES or not _lies_innermost(node, spatial[-1].var):
+        return ()
+    widths = dict.fromkeys(largest_divisor(extents[-2], at_most=size) for size in _TILES)
+    padding = (False, True) if _padding(schedule, block) else (False,)
+    return tuple(
+        Window(neighbours=width, lanes=lanes, inlines_padding=inlines)
+        for width in widths
+        for inlines in padding
+    )
+
+
+def write_window(schedule: Any, block: Any, window: Window) -> None:
+    """Raises what TVM raises where it cannot."""
+    kinds = [int(axis.iter_type) for axis in schedule.get(block).iter_vars]
+    loops = list(schedule.get_loops(block))
+    *outer, row, channels = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _SPATIAL]
+    taps = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _REDUCTION]
+    row, neighbours = schedule.split(row, [None, window.neighbours])
+    channels, lanes = schedule.split(channels, [None, window.lanes])
+    rows = []
+    if outer:
+        factors = schedule.sample_perfect_tile(outer[-1], n=2, max_innermost_factor=_MAX_ROWS)
+        outer[-1], inner = schedule.split(outer[-1], factors)
+        rows = [inner]
+    else:
+        outer, row = [row], None
+    inside = [*rows, *([] if row is None else [row]), channels]
+    schedule.reorder(*outer, *inside, *taps, neighbours, lanes)
+    cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
+    schedule.parallel(cores)
+    _write_padding(schedule, block, cores, window)
+    _write_consumer(schedule, block, cores, window)
+    for loop in (*taps, neighbours):
+        schedule.unroll(loop)
+    schedule.vectorize(lanes)
+    start = schedule.decompose_reduction(block, taps[0])
+    *_, neighbours, lanes = schedule.get_loops(start)
+    schedule.unroll(neighbours)
+    schedule.vectorize(lanes)
+    schedule.annotate(block, TILED, STRUCTURE)
+
+
+def _write_padding(schedule: Any, block: Any, cores: Any, window: Window) -> None:
+    for producer in _padding(schedule, block):
+        if window.inlines_padding:
+            schedule.compute_inline(producer)
+            continue
+        schedule.compute_at(producer, cores, preserve_unit_loops=True)
+        _vectorize(schedule, producer, cores, window)
+
+
+def _write_consumer(schedule: Any, block: Any, cores: Any, window: Window) -> None:
+    """An epilogue follows each piece; one that TVM cannot place stays where it is."""
+    consumers = schedule.get_consumers(block)
+    if len(consumers) != 1:
+        return
+    try:
+        schedule.reverse_compute_at(consumers[0], cores, preserve_unit_loops=True)
+    except TVM_ERRORS:
+        return
+    _vectorize(schedule, consumers[0], cores, window)
+
+
+def _vectorize(schedule: Any, block: Any, cores: Any, window: Window) -> None:
+    last = below(schedule, block, cores)[-1]
+    if int(schedule.get(last).extent) % window.lanes == 0:
+        _, within = schedule.split(last, [None, window.lanes])
+        schedule.vectorize(within)
+    schedule.annotate(block, TILED, STRUCTURE)
+
+
+def _padding(schedule: Any, block: Any) -> list[Any]:
+    """Producers that move elements and read nothing else."""
+    return [
+        producer
+        for producer in schedule.get_producers(block)
+        if schedule.get(producer).init is None and len(schedule.get(producer).reads) == 1
+    ]
+
+
+def _lies_innermost(node: Any, channel: Any) -> bool:
+    """The output's last index is the channel, and so is that of every load that uses it."""
+    from tvm.tirx.analysis import undefined_vars
+
+    if not node.body.indices or not node.body.indices[-1].same_as(channel):
+        return False
+    found = [load for load in loads_of(node.body) if not load.source.same_as(node.body.buffer)]
+    uses = [
+        load
+        for load in found
+        if any(channel.same_as(v) for index in load.indices for v in undefined_vars(index, []))
+    ]
+    return bool(uses) and all(load.indices[-1].same_as(channel) for load in uses)
