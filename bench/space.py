@@ -12,12 +12,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench import evaluate, report, suite, unseen
+from bench import evaluate, report, suite, unseen, vendors
 from bench.farm import Farm, running_farm
 from bench.report import micros, number
 from bench.suite import Workload
+from tuner.target import detect_local_target
 
 Run = Mapping[str, Any]
+
+#: A process alone may lie on slow pages, or meet a slow moment of a shared machine.
+_CARE = evaluate.Care(repeats=6, repeat_ms=20.0, processes=3)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +31,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--peak", type=float, help="FMA peak in GFLOP/s; `tilefarm-server selftest` tells it")
     parser.add_argument("--dry", action="store_true", help="leave docs/ as it is")
+    parser.add_argument("--again", action="store_true", help="time what is kept again, run no search")
+    parser.add_argument(
+        "--only-table", action="store_true", help="write docs/ from what is kept, run nothing"
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
     spaces = tuple(arguments.space.split(","))
     kept = _kept()
+    if arguments.again:
+        _time_again(kept, _names(arguments.workloads), spaces)
+        return 0
+    if arguments.only_table:
+        report.write_section("space", _summary(list(kept.values()), spaces))
+        return 0
     with running_farm() as farm:
         for name in _names(arguments.workloads):
             found = _compared(farm, _workload(name), spaces, arguments)
@@ -39,8 +53,17 @@ def main(arguments: argparse.Namespace) -> int:
             report.write_json("space.json", kept)
             print(_table([found], spaces), flush=True)
     if not arguments.dry:
-        report.write_section("space", _table(list(kept.values()), spaces))
+        report.write_section("space", _summary(list(kept.values()), spaces))
     return 0
+
+
+def _time_again(kept: dict[str, Any], names: Sequence[str], spaces: Sequence[str]) -> None:
+    target = detect_local_target()
+    for key, found in kept.items():
+        if found["workload"] in names:
+            kept[key] = _judged(found, _workload(found["workload"]), target)
+            report.write_json("space.json", kept)
+            print(_table([kept[key]], spaces), flush=True)
 
 
 def _kept() -> dict[str, Any]:
@@ -70,18 +93,24 @@ def _compared(
         for seed in range(arguments.seeds)
         for space in (spaces if seed % 2 == 0 else spaces[::-1])
     ]
-    traces = {f"{run['space']} {run['seed']}": run["trace"] for run in runs}
-    times = evaluate.timed(workload.module, traces, farm.target, evaluate.CURVE)
-    for run in runs:
-        timed = times[f"{run['space']} {run['seed']}"]
-        run |= {"careful_secs": timed.secs, "difference": timed.difference}
-    return {
+    found = {
         "workload": workload.name,
         "flops": workload.flops,
         "trials": arguments.trials,
         "peak_gflops": arguments.peak,
         "runs": runs,
     }
+    return _judged(found, workload, farm.target)
+
+
+def _judged(found: dict[str, Any], workload: Workload, target: Mapping[str, Any]) -> dict[str, Any]:
+    """With the careful evaluator's times of all its runs, and numpy's."""
+    traces = {f"{run['space']} {run['seed']}": run["trace"] for run in found["runs"]}
+    times = evaluate.timed(workload.module, traces, target, _CARE)
+    for run in found["runs"]:
+        timed = times[f"{run['space']} {run['seed']}"]
+        run |= {"careful_secs": timed.secs, "difference": timed.difference}
+    return found | {"numpy_secs": vendors.numpy_secs(workload.name, workload.module, target)}
 
 
 def _run(farm: Farm, workload: Workload, *, space: str, seed: int, trials: int) -> dict[str, Any]:
@@ -110,6 +139,30 @@ def _run(farm: Farm, workload: Workload, *, space: str, seed: int, trials: int) 
     }
 
 
+def _summary(results: Sequence[Mapping[str, Any]], spaces: Sequence[str]) -> str:
+    """The table, and by budget how much faster than the base the other spaces are in the geometric mean."""
+    lines = [_table(results, spaces), ""]
+    for trials in sorted({int(found["trials"]) for found in results}):
+        for space in spaces[1:]:
+            gains = [
+                gain
+                for found in results
+                if found["trials"] == trials and (gain := _gain(found, spaces[0], space)) is not None
+            ]
+            if gains:
+                lines.append(
+                    f"{trials} trials, {len(gains)} workloads: `{space}` is "
+                    f"{statistics.geometric_mean(gains):.2f} times as fast as `{spaces[0]}` in the geometric "
+                    f"mean, {min(gains):.2f} at least."
+                )
+    return "\n".join(lines)
+
+
+def _gain(found: Mapping[str, Any], base: str, space: str) -> float | None:
+    first, second = (_median(found, name, "careful_secs") for name in (base, space))
+    return first / second if first and second else None
+
+
 def _table(results: Sequence[Mapping[str, Any]], spaces: Sequence[str]) -> str:
     head = ["workload", "trials", "seeds", "space", "best, µs (least–most)", "GFLOP/s", "% of peak"]
     rows = []
@@ -120,20 +173,23 @@ def _table(results: Sequence[Mapping[str, Any]], spaces: Sequence[str]) -> str:
             rows.append(
                 [found["workload"], str(found["trials"]), str(len(mine)), space, *_cells(found, mine, base)]
             )
-    return "\n".join(report.markdown_table([*head, "× base", "search, s", "wall, s", "not ok"], rows))
+    return "\n".join(
+        report.markdown_table([*head, "× base", "× numpy", "search, s", "wall, s", "not ok"], rows)
+    )
 
 
 def _cells(found: Mapping[str, Any], mine: Sequence[Run], base: float | None) -> list[str]:
     secs = [run["careful_secs"] for run in mine]
     median = statistics.median(secs)
     gflops = found["flops"] / median / 1e9
-    peak = found["peak_gflops"]
+    peak, numpy_secs = found["peak_gflops"], found.get("numpy_secs")
     failed = sum(count for run in mine for outcome, count in run["outcomes"].items() if outcome != "ok")
     return [
         f"{micros(median)} ({micros(min(secs))}–{micros(max(secs))})",
         number(gflops, 0),
         number(100 * gflops / peak if peak else None, 0),
         number(base / median if base else None, 2),
+        number(numpy_secs / median if numpy_secs else None, 2),
         number(statistics.median(run["search_secs"] for run in mine)),
         number(statistics.median(run["wall_secs"] for run in mine)),
         str(failed),
