@@ -22,6 +22,7 @@ from workers.build_limit import BuildTimes
 from workers.cores import Cores, divide
 from workers.device import Device
 from workers.disk import await_space, says_full
+from workers.endings import Endings
 from workers.errors import ArtifactLost, ArtifactRefused, ArtifactUnwanted, ReferenceFailed
 from workers.fetched import FetchedKernels, FetchedReferences
 from workers.holding import Attempt, Holding
@@ -153,20 +154,22 @@ class _Run:
 
     def run(self) -> None:
         self.best_secs = self.chunk.best_latency_secs
-        with closing(self._built()) as built:
+        with closing(self._built()) as built, Endings(self._conclude) as endings:
             for planned, shot in built:
-                self._take(planned, shot)
+                tally = self.tallies.setdefault(planned.attempt, Tally())
+                try:
+                    if tally.failure is None:
+                        self._measure(planned, shot)
+                except BaseException:
+                    shot.close()
+                    raise
+                endings.add(planned, shot, wait=not planned.last)
 
-    def _take(self, planned: Planned, shot: Shot) -> None:
-        """Measure a built shot, and report its trial after the last one."""
-        tally = self.tallies.setdefault(planned.attempt, Tally())
-        try:
-            if tally.failure is None:
-                self._measure(planned, shot)
-        finally:
-            shot.close()
+    def _conclude(self, planned: Planned, shot: Shot) -> None:
+        """Count a shot that has ended, and report its trial after the last one."""
         if self.measurer.holding.dropped(planned.attempt):
             return
+        tally = self.tallies[planned.attempt]
         if shot.result is not None:
             tally.add(planned, shot.result)
         if planned.last:

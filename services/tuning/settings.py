@@ -62,8 +62,9 @@ class TunerSettings(FileSettings):
     chunk_size: int = Field(default=16, gt=0)
     chunk_size_min: int = Field(default=4, gt=0)
     chunk_size_max: int = Field(default=32, gt=0)
-    #: A chunk aims at so much work.
-    chunk_secs: float = Field(default=4.0, gt=0)
+    #: A chunk aims at so much work, counted over all its processes. Within a chunk devices wait for the last
+    #: build before they measure: small ones cost time.
+    chunk_secs: float = Field(default=8.0, gt=0)
     #: Chunks outstanding for each live device of a target.
     chunks_per_device: int = Field(default=2, gt=0)
     #: How long a connection to the broker may take, and an answer of it.
