@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from workers.messages import MeasurePolicy
 
-#: Builds of a search that are remembered, and how many it takes to judge others by them.
+#: Builds of a search that are remembered, and how many it takes to judge others by them alone.
 _REMEMBERED, _ENOUGH = 64, 8
 #: Searches that are remembered.
 _SEARCHES = 64
@@ -33,10 +33,12 @@ class BuildTimes:
                 self._by_search.popitem(last=False)
 
     def limit_secs(self, search_id: int, policy: MeasurePolicy) -> float:
-        """For the next candidate of the search; the policy's time limit while little is known."""
+        """For the next candidate of the search: the policy's time limit while nothing is known, less with each
+        build; from a few builds on what the policy says.
+        """
         with self._lock:
             times = list(self._by_search.get(search_id, ()))
-        if len(times) < _ENOUGH:
+        if not times:
             return policy.build_timeout_secs
-        slow_secs = policy.slow_build_ratio * statistics.median(times)
-        return min(policy.build_timeout_secs, max(policy.slow_build_secs, slow_secs))
+        slow_secs = max(policy.slow_build_secs, policy.slow_build_ratio * statistics.median(times))
+        return min(policy.build_timeout_secs, slow_secs * max(1.0, _ENOUGH / len(times)))

@@ -16,7 +16,15 @@ def _times(*secs: float) -> BuildTimes:
 
 
 @pytest.mark.parametrize(
-    ("secs", "limit"), [((0.3,) * 7, 10.0), ((0.3,) * 8, 2.4), ((0.01,) * 20, 1.0), ((5.0,) * 20, 10.0)]
+    ("secs", "limit"),
+    [
+        ((), 10.0),
+        ((0.3,), 10.0),
+        ((0.1,) * 4, 2.0),
+        ((0.3,) * 8, 2.4),
+        ((0.01,) * 20, 1.0),
+        ((5.0,) * 20, 10.0),
+    ],
 )
 def test_a_build_may_take_a_multiple_of_the_searchs_median(secs: tuple[float, ...], limit: float) -> None:
     assert _times(*secs).limit_secs(1, POLICY) == pytest.approx(limit)
