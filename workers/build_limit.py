@@ -33,8 +33,9 @@ class BuildTimes:
                 self._by_search.popitem(last=False)
 
     def limit_secs(self, search_id: int, policy: MeasurePolicy) -> float:
-        """For the next candidate of the search: the policy's time limit while nothing is known, less with each
-        build; from a few builds on what the policy says.
+        """For the search's next candidate: the policy's time limit, less with each build that is known.
+
+        From a few builds on it is what the policy says of slow ones.
         """
         with self._lock:
             times = list(self._by_search.get(search_id, ()))
