@@ -55,46 +55,61 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewImport:
-    """A record that somebody else measured."""
+class NewImports:
+    """Records of one workload on one target that somebody else measured."""
 
     workload_id: int
     target_id: int
     tvm_version: str
-    #: Trace JSON text in canonical form.
-    trace: str
-    run_secs: Sequence[float]
-    #: Who brought it, and from where.
+    #: Trace JSON text in canonical form, and run_secs.
+    traces: Sequence[tuple[str, Sequence[float]]]
+    #: Who brought them, and from where.
     origin: Mapping[str, Any]
 
-    @property
-    def trace_hash(self) -> str:
-        return hashlib.sha256(self.trace.encode()).hexdigest()
 
+def quarantine(session: Session, new: NewImports) -> list[int | None]:
+    """Ids of the imported records, which no lookup returns; None for each whose trace is known already.
 
-def quarantine(session: Session, new: NewImport) -> int | None:
-    """The id of the imported record, which no lookup returns; None where its trace is known already."""
-    known = select(RecordRow.id).where(
-        RecordRow.workload_id == new.workload_id,
-        RecordRow.target_id == new.target_id,
-        RecordRow.tvm_version == new.tvm_version,
-        RecordRow.trace_hash == new.trace_hash,
+    Two statements, however many there are: an import brings a million.
+    """
+    hashes = [hashlib.sha256(text.encode()).hexdigest() for text, _ in new.traces]
+    known = set(
+        session.scalars(
+            select(RecordRow.trace_hash).where(
+                RecordRow.workload_id == new.workload_id,
+                RecordRow.target_id == new.target_id,
+                RecordRow.tvm_version == new.tvm_version,
+                RecordRow.trace_hash.in_(hashes),
+            )
+        )
     )
-    if session.scalars(known.limit(1)).first() is not None:
-        return None
-    values = {
+    fresh: dict[str, dict[str, Any]] = {}
+    for hashed, (text, run_secs) in zip(hashes, new.traces, strict=True):
+        if hashed not in known and hashed not in fresh:
+            fresh[hashed] = _imported(new, text, hashed, run_secs)
+    if not fresh:
+        return [None] * len(hashes)
+    inserted = session.scalars(
+        insert(RecordRow).returning(RecordRow.id, sort_by_parameter_order=True), list(fresh.values())
+    )
+    ids = dict(zip(fresh, inserted, strict=True))
+    # Of equal traces in one request the first is stored, and the others are known.
+    return [ids.pop(hashed, None) for hashed in hashes]
+
+
+def _imported(new: NewImports, text: str, trace_hash: str, run_secs: Sequence[float]) -> dict[str, Any]:
+    return {
         "workload_id": new.workload_id,
         "target_id": new.target_id,
         "tvm_version": new.tvm_version,
         "state": RecordState.QUARANTINED,
-        "trace_z": zlib.compress(new.trace.encode(), 6),
-        "trace_hash": new.trace_hash,
-        "run_secs": list(new.run_secs),
-        "latency_secs": statistics.median(new.run_secs),
+        "trace_z": zlib.compress(text.encode(), 6),
+        "trace_hash": trace_hash,
+        "run_secs": list(run_secs),
+        "latency_secs": statistics.median(run_secs),
         "policy": dict(new.origin),
         "device_class": "imported",
     }
-    return session.scalars(insert(RecordRow).values(**values).returning(RecordRow.id)).one()
 
 
 def current_records(

@@ -15,7 +15,7 @@ from tuner.model import model_tasks
 from tuner.space.generator import check_space
 from tuner.space.spec import canonical_space, space_hash
 from tuner.target import canonical_of, check_host, resolve_tag
-from tuner.trace import brief, trace_python
+from tuner.trace import apply_trace, brief, trace_python
 from tuner.tvm_light import tvm_version
 
 Answer = dict[str, Any]
@@ -156,6 +156,19 @@ def _equal(request: Mapping[str, Any]) -> Answer:
     return {"equal": modules.structurally_equal(left, right)}
 
 
+def _applies(request: Mapping[str, Any]) -> Answer:
+    """Of each trace why it does not apply to the module, or None."""
+    mod = modules.load_module(str(request["module"]))
+    faults: list[str | None] = []
+    for trace in request["traces"]:
+        try:
+            apply_trace(str(trace), mod)
+            faults.append(None)
+        except TunerError as error:
+            faults.append(str(_as_json(error)["detail"]))
+    return {"faults": faults}
+
+
 def _python(request: Mapping[str, Any]) -> Answer:
     mod = modules.load_module(str(request["module"]))
     python, script = trace_python(str(request["trace"]), mod)
@@ -167,6 +180,7 @@ _OPERATIONS: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
     "model": _model,
     "target": _target,
     "equal": _equal,
+    "applies": _applies,
     "python": _python,
 }
 

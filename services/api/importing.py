@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from checks.graph import GraphError, check_module_json
 from checks.trace import TraceError, check_trace
-from db.records import NewImport, quarantine
+from db.records import NewImports, quarantine
 from db.session import reading, transaction
 from db.targets import store_target
 from db.workloads import NewWorkload, Workload, same_hash, store_workload
@@ -95,14 +95,7 @@ def _take(
         None,
     )
     module = function.module if equal is None else equal.module
-    traces: list[tuple[str, list[float]]] = []
-    refused: list[RefusedRecord] = []
-    for index, record in enumerate(request.records):
-        try:
-            traces.append((_applied(record.trace, module, child), record.run_secs))
-        except (TraceError, InvalidError) as error:
-            detail = str(error)[:600]
-            refused.append(RefusedRecord(index=index, code="bad_trace", detail=detail))
+    traces, refused = _traces(request, module, child)
     taken = _Taken(
         target=target,
         tvm_version=request.tvm_version,
@@ -115,12 +108,27 @@ def _take(
     return taken, refused
 
 
-def _applied(trace: Any, module: str, child: IntakeChild) -> str:
-    """The trace's canonical text, once it was applied to the module that stands in the rows."""
-    check_trace(trace)
-    text = json.dumps(trace, sort_keys=True, separators=(",", ":"))
-    child.python(module=module, trace=text)
-    return text
+def _traces(
+    request: ImportRecords, module: str, child: IntakeChild
+) -> tuple[list[tuple[str, list[float]]], list[RefusedRecord]]:
+    """Canonical text and run_secs of what applies to the module of the rows; and what does not."""
+    texts: dict[int, str] = {}
+    faults: dict[int, str] = {}
+    for index, record in enumerate(request.records):
+        try:
+            check_trace(record.trace)
+        except TraceError as error:
+            faults[index] = str(error)
+        else:
+            texts[index] = json.dumps(record.trace, sort_keys=True, separators=(",", ":"))
+    if texts:
+        found = child.applies(module=module, traces=list(texts.values()))
+        faults |= {index: fault for index, fault in zip(texts, found, strict=True) if fault is not None}
+    taken = [(text, request.records[index].run_secs) for index, text in texts.items() if index not in faults]
+    refused = [
+        RefusedRecord(index=index, code="bad_trace", detail=faults[index][:600]) for index in sorted(faults)
+    ]
+    return taken, refused
 
 
 def _write(taken: _Taken, engine: Engine) -> list[int | None] | None:
@@ -142,17 +150,13 @@ def _write(taken: _Taken, engine: Engine) -> list[int | None] | None:
         if workload_id is None:
             return None
         target = store_target(session, taken.target.canonical, key=taken.target.key)
-        return [
-            quarantine(
-                session,
-                NewImport(
-                    workload_id=workload_id,
-                    target_id=target.id,
-                    tvm_version=taken.tvm_version,
-                    trace=text,
-                    run_secs=run_secs,
-                    origin=taken.origin,
-                ),
-            )
-            for text, run_secs in taken.traces
-        ]
+        return quarantine(
+            session,
+            NewImports(
+                workload_id=workload_id,
+                target_id=target.id,
+                tvm_version=taken.tvm_version,
+                traces=taken.traces,
+                origin=taken.origin,
+            ),
+        )

@@ -139,6 +139,13 @@ class IntakeChild:
     def equal(self, one: str, other: str) -> bool:
         return bool(self._ask({"op": "equal", "a": one, "b": other})["equal"])
 
+    def applies(self, *, module: str, traces: Sequence[str]) -> list[str | None]:
+        """Of each trace why it does not apply to the module, or None."""
+        faults: list[str | None] = self._ask({"op": "applies", "module": module, "traces": list(traces)})[
+            "faults"
+        ]
+        return faults
+
     def python(self, *, module: str, trace: str) -> dict[str, str]:
         answer = self._ask({"op": "python", "module": module, "trace": trace})
         return {name: str(answer[name]) for name in ("trace_python", "script", "untuned_script")}

@@ -43,6 +43,21 @@ def test_an_imported_record_is_quarantined_and_no_lookup_returns_it(api, bring):
     assert (again["quarantined"], again["known"]) == ([], 1)
 
 
+def test_of_equal_traces_one_is_stored_and_ids_come_in_the_order_of_the_request(api, bring):
+    block = ["GetSBlock", [], ["C", "main"], ["b0"]]
+    loops = [block, ["GetLoops", ["b0"], [], ["l1", "l2", "l3"]]]
+    traces = [[loops, []], [[], []], [loops, []], [[block], []]]
+    records = [{"trace": trace, "run_secs": [1e-4 * (at + 1)]} for at, trace in enumerate(traces)]
+    bring(records=records[1:2])
+    answer = bring(records=records).json()
+    assert answer["known"] == 2
+    shown = [api("GET", f"/v1/records/{each}").json() for each in answer["quarantined"]]
+    assert [(each["trace"], each["run_secs"]) for each in shown] == [
+        (traces[0], [1e-4]),
+        (traces[3], [4e-4]),
+    ]
+
+
 def test_a_record_that_does_not_fit_is_named_and_the_others_are_taken(bring):
     unfit = [[["GetSBlock", [], ["nowhere", "main"], ["b0"]]], []]
     hostile = [[["Annotate", [], ["pragma_import_llvm"], []]], []]

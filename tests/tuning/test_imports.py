@@ -10,7 +10,7 @@ from sqlalchemy import Engine, select
 
 from db import imports
 from db.imports import Verification, verifications
-from db.records import NewImport, quarantine
+from db.records import NewImports, quarantine
 from db.session import reading, transaction
 from db.states import JobState, Outcome, Purpose, RecordState
 from db.tables import JobRow, RecordRow, SearchRow, TrialRow
@@ -31,20 +31,14 @@ def bring(engine: Engine, search_id: int, numbers: Sequence[int]) -> list[int]:
     """Quarantined records, each with the trace of a program of the scripted farm, all claiming to be best."""
     with transaction(engine) as session:
         search = session.get_one(SearchRow, search_id)
-        ids = [
-            quarantine(
-                session,
-                NewImport(
-                    workload_id=search.workload_id,
-                    target_id=search.target_id,
-                    tvm_version=TVM_VERSION,
-                    trace=json.dumps([[], [number]]),
-                    run_secs=[1e-9],
-                    origin={},
-                ),
-            )
-            for number in numbers
-        ]
+        new = NewImports(
+            workload_id=search.workload_id,
+            target_id=search.target_id,
+            tvm_version=TVM_VERSION,
+            traces=[(json.dumps([[], [number]]), [1e-9]) for number in numbers],
+            origin={},
+        )
+        ids = quarantine(session, new)
         found = [record_id for record_id in ids if record_id is not None]
         imports.mark_asked(session, found, search_id=search_id)
     return found

@@ -73,9 +73,10 @@ class DiskCache:
         body: dict[str, Any] = {"question": question}
         if isinstance(answer, Record):
             body["record"] = answer.as_json()
+            self._store(self._path(question), body)
         else:
             body["nearest"] = answer.nearest
-        self._store(self._path(question), body)
+            self._store_small(self._path(question), body)
 
     def confirm(self, question: str) -> None:
         """The service said today that the kept answer still holds."""
@@ -101,8 +102,7 @@ class DiskCache:
         return self._directory / "targets" / name
 
     def _store(self, path: Path, body: dict[str, Any]) -> None:
-        content = zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
-        content = hashlib.sha256(content).digest() + content
+        content = _content(body)
         if len(content) > self._shard_bytes:
             return
         try:
@@ -111,6 +111,28 @@ class DiskCache:
             write_whole(path, content)
         except OSError as error:
             _log.debug("an answer was not kept in %s: %s", self._directory, error)
+
+    def _store_small(self, path: Path, body: dict[str, Any]) -> None:
+        """A compile waits for these, one for each function that it misses: no look around, no second name.
+
+        A reader that comes too early finds a content that is not what its hash says: no answer.
+        """
+        if int(path.name[8:10], 16) == 0:  # one in 256 pays for the room of all
+            self._store(path, body)
+            return
+        content = _content(body)
+        if len(content) > self._shard_bytes:
+            return
+        try:
+            try:
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(handle, "wb", buffering=0) as file:
+                file.write(content)
+        except OSError as error:
+            _log.debug("a miss was not kept in %s: %s", self._directory, error)
 
 
 def usage(cache_dir: Path) -> tuple[int, int]:
@@ -134,6 +156,11 @@ def write_whole(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _content(body: dict[str, Any]) -> bytes:
+    content = zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
+    return hashlib.sha256(content).digest() + content
 
 
 def _read(path: Path) -> Any:

@@ -28,6 +28,7 @@ from tilefarm.misses import Misses
 from tilefarm.near import ANCHOR_BLOCK, NearHit, NearHits
 from tilefarm.signatures import Verifier
 from tilefarm.stats import Counters, Stats
+from tilefarm.workloads import RecentWorkloads
 
 _log = logging.getLogger("tilefarm")
 _T = TypeVar("_T")
@@ -72,6 +73,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         self._misses = misses
         self._verifier = verifier
         self._near = near
+        self._workloads = RecentWorkloads()
         self._near_told: set[str] = set()
         self._distrusted: set[str] = set()
 
@@ -168,13 +170,13 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         return None if own is None else self._guarded(lambda: own.query(question, mod, target, name))
 
     def _prefetch(self, mod: Any, target: Any) -> int:
-        shashes = [workload.shash for workload in _workloads(mod)]
+        shashes = [workload.shash for workload in self._workloads.all_of(mod)]
         answers = self._ask(targets.of_tvm(_tvm_target(target)), shashes)
         return sum(isinstance(answers[shash], Record) for shash in shashes)
 
     def _find(self, mod: Any, target: Any, name: str | None) -> applied.Applied | None:
         try:
-            asked = _Asked(workload=module.workload_of(mod), target=targets.of_tvm(_tvm_target(target)))
+            asked = _Asked(workload=self._workloads.of(mod), target=targets.of_tvm(_tvm_target(target)))
         except (ModuleError, TargetError) as error:
             self._counters.add(skipped=1)
             _log.debug("%s is not looked up: %s", name, error)
@@ -250,7 +252,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         """The functions of the module that is being compiled, where it can be seen."""
         try:
             mod = visible.module_being_compiled()
-            return [] if mod is None else _workloads(mod)
+            return [] if mod is None else self._workloads.all_of(mod)
         except Exception as error:  # noqa: BLE001 - another function's fault must not cost this one its record
             _log.debug("a module is not asked for as a whole: %s", error)
             return []
@@ -265,12 +267,6 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
             return None
         finally:
             self._counters.add(total_secs=time.monotonic() - started)
-
-
-def _workloads(mod: Any) -> list[module.Workload]:
-    """The functions that may have a record."""
-    functions = [func for _, func in module.prim_funcs(mod) if not module.is_scheduled(func)]
-    return [module.workload_of(func) for func in functions]
 
 
 def _tvm_target(target: Any) -> Any:

@@ -6,7 +6,7 @@ of paths. Whether the module means the asked one is decided later, by structural
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from typing import Any
 
 from tilefarm.errors import ModuleError
@@ -22,6 +22,7 @@ _PREFIXES = ("prim.", "tirx.", "s_tir.", "ir.", "relax.")
 _REFUSED = frozenset({"ir.EnvFunc"})
 #: Node types that hold one string.
 _NAMED = frozenset({"ir.Op", "ir.SourceName"})
+_NESTED = (list, dict)
 #: Integer fields that are numbers, not references (TVM's reflection writes both as integers).
 _NUMBERS = {
     "ir.IntImm": {"value"},
@@ -63,6 +64,7 @@ def without_spans(text: str) -> str:
 
 
 def _check_paths(nodes: list[Any]) -> None:
+    """Every hit of a new process pays for this: plain loops, exact types, as json.loads makes them."""
     depths: list[int] = []
     paths: list[int] = []
     for index, node in enumerate(nodes):
@@ -78,37 +80,37 @@ def _check_paths(nodes: list[Any]) -> None:
         paths.append(path_count)
 
 
-def _references(node: Any, index: int) -> Iterator[int]:
+def _references(node: Any, index: int) -> list[int]:
     kind = _type(node)
-    data = node.get("data") if isinstance(node, dict) else None
     if kind in _PLAIN:
-        return
+        return []
+    data = node.get("data") if isinstance(node, dict) else None
     if kind in _REFERENCES:
-        yield from _integers(data if isinstance(data, list) else [None], index)
-    elif kind is None or kind in _REFUSED or not kind.startswith(_PREFIXES):
+        if type(data) is not list or any(type(value) is not int for value in data):
+            raise ModuleError(f"node {index} refers to something that is no node")
+        return data
+    if kind is None or kind in _REFUSED or not kind.startswith(_PREFIXES):
         raise ModuleError(f"node {index} has a type that no module needs: {kind!r}")
-    elif kind in _NAMED:
+    if kind in _NAMED:
         if not isinstance(data, str):
             raise ModuleError(f"node {index} ({kind}) is no name")
-    elif isinstance(data, dict):
-        yield from _field_references(data, _NUMBERS.get(kind, frozenset()), index)
-    elif data is not None:
+        return []
+    if type(data) is dict:
+        return _field_references(data, _NUMBERS.get(kind), index)
+    if data is not None:
         raise ModuleError(f"node {index} ({kind}) does not hold fields")
+    return []
 
 
-def _field_references(fields: dict[str, Any], numbers: Collection[str], index: int) -> Iterator[int]:
+def _field_references(fields: dict[str, Any], numbers: Collection[str] | None, index: int) -> list[int]:
+    found = []
     for name, value in fields.items():
-        if _is_int(value) and name not in numbers:
-            yield value
-        elif isinstance(value, list | dict):
+        if type(value) is int:
+            if numbers is None or name not in numbers:
+                found.append(value)
+        elif type(value) in _NESTED:
             raise ModuleError(f"node {index}: field {name!r} is nested")
-
-
-def _integers(values: Iterable[Any], index: int) -> Iterator[int]:
-    for value in values:
-        if not _is_int(value):
-            raise ModuleError(f"node {index} refers to something that is no node")
-        yield value
+    return found
 
 
 def _type(node: Any) -> str | None:

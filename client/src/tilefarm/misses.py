@@ -1,9 +1,10 @@
 """What becomes of a miss: it is told once, kept as a ready job, and sent to the farm where that is wanted.
 
-A compile waits for none of it: it pays for one dump of the function by TVM, where somebody will read of it.
-The rest is done by threads on plain data.
+A compile waits for none of it: what it missed is dumped when the connection is closed or the process ends,
+and what is left to do then is done by threads on plain data. What is sent to the farm is dumped at once.
 """
 
+import atexit
 import json
 import logging
 import os
@@ -20,6 +21,8 @@ from tilefarm.cache import write_whole
 from tilefarm.miss import MAX_TRIALS, Miss, OnMiss, submit_command, tell
 from tilefarm.submitting import Submitter, Wanted
 
+#: Modules held until their compile is over.
+_MAX_UNKEPT = 256
 #: The end of the process waits so long for files that are still to be written.
 _LEAVE_SECS = 2.0
 _log = logging.getLogger("tilefarm")
@@ -47,6 +50,10 @@ class Misses:
         self._submitter = submitter
         self._told: set[tuple[str, str, str]] = set()
         self._files: Background[_Job] = Background(_write_all, leave_secs=_LEAVE_SECS)
+        #: Ready jobs to be: path, function, module, target. A compile does not wait for TVM to dump them.
+        self._unkept: list[tuple[Path, str, _Saved, Mapping[str, Any]]] = []
+        # Runs before that of `_files`, which was registered first.
+        atexit.register(self._keep)
 
     def told(
         self, workload: module.Workload, target: Mapping[str, Any], answer: Answer, name: str | None
@@ -84,12 +91,22 @@ class Misses:
 
     def forget(self) -> None:
         self._told.clear()
+        self._keep()
 
     def leave(self) -> None:
         """Writes and sends what is left, for a bounded time."""
+        self._keep()
         self._files.leave()
         if self._submitter is not None:
             self._submitter.leave()
+
+    def _keep(self) -> None:
+        """Has the ready jobs written whose modules were not dumped yet, on the thread that TVM runs on."""
+        waiting, self._unkept = self._unkept, []
+        for path, name, saved, target in waiting:
+            if not path.parent.is_dir():
+                continue  # somebody has cleared the cache meanwhile
+            self._files.put(_Job(path=path, name=name, module=saved.text(), target=target))
 
     def _command(self, function: str, target: Mapping[str, Any], saved: "_Saved") -> str:
         """The command that would tune it; what it names is there, or soon will be."""
@@ -99,7 +116,10 @@ class Misses:
                 self._writable = _is_writable(self._directory)
             if not self._writable:
                 return submit_command(None, target)
-            self._files.put(_Job(path=path, name=function, module=saved.text(), target=target))
+            self._unkept.append((path, function, saved, target))
+            # A function that is told of the miss may want the file now; who reads a log has time.
+            if callable(self._on_miss) or len(self._unkept) >= _MAX_UNKEPT:
+                self._keep()
         return submit_command(path, target)
 
 

@@ -32,14 +32,20 @@ def workload_of(mod: Any) -> Workload:
 
     Raises ModuleError where it has none, several, or one that is scheduled already.
     """
+    name, func = only_function(mod)
+    module = canonical(func)
+    return Workload(name=name, asked=func, module=module, shash=structural_hash(module))
+
+
+def only_function(mod: Any) -> tuple[str, Any]:
+    """Name and PrimFunc of what may be a workload; the errors of `workload_of`."""
     functions = prim_funcs(mod)
     if len(functions) != 1:
         raise ModuleError(f"the module has {len(functions)} PrimFuncs, a workload has one")
     name, func = functions[0]
     if is_scheduled(func):
         raise ModuleError(f"{name} is scheduled already (tirx.is_scheduled)")
-    module = canonical(func)
-    return Workload(name=name, asked=func, module=module, shash=structural_hash(module))
+    return name, func
 
 
 def prim_funcs(mod: Any) -> list[tuple[str, Any]]:
@@ -100,7 +106,7 @@ def to_json(mod: Any) -> str:
     """Node JSON without source locations."""
     import tvm
 
-    return str(tvm.ir.save_json(tvm.ir.load_json(graph.without_spans(to_raw_json(mod)))))
+    return str(tvm.ir.save_json(_loaded(graph.without_spans(to_raw_json(mod)))))
 
 
 def to_raw_json(mod: Any) -> str:
@@ -111,11 +117,9 @@ def to_raw_json(mod: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """The module of a JSON text that somebody else wrote. Raises ModuleError."""
-    import tvm
-
+    """The module of a JSON text that this TVM version wrote, for somebody else. Raises ModuleError."""
     graph.check(text)
-    return tvm.ir.load_json(text)
+    return _loaded(text)
 
 
 def same_parameters(one: Any, other: Any) -> bool:
@@ -132,7 +136,14 @@ def copy_of(mod: Any) -> Any:
     """An equal module that shares nothing with `mod`."""
     import tvm
 
-    return tvm.ir.load_json(tvm.ir.save_json(mod))
+    return _loaded(tvm.ir.save_json(mod))
+
+
+def _loaded(text: str) -> Any:
+    """As tvm.ir.load_json, which before rewrites what older versions wrote, for nine tenths of its time."""
+    from tvm_ffi.serialization import from_json_graph_str
+
+    return from_json_graph_str(text)
 
 
 def tvm_version() -> str:

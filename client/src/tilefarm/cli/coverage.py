@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tilefarm import module, tune
+from tilefarm import anchor, module, tune
 from tilefarm import target as targets
 from tilefarm.cli import output, sources
 from tilefarm.cli.exits import Exit
 from tilefarm.cli.tasks import add_pipeline, tasks_of
 from tilefarm.extraction import ExtractedTask
+from tilefarm.near import ANCHOR_BLOCK
 from tilefarm.progress import duration_text, latency_text
 
 
@@ -58,13 +59,21 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     source = sources.read(arguments.file, functions=arguments.function)
     functions: dict[str, list[ExtractedTask]] = {}
+    anchors: dict[str, str | None] = {}
     with arguments.connect() as client:
         tvm_target = tune.tvm_target(arguments.target, client)
         for task in tasks_of(source, tvm_target, pipeline=arguments.pipeline):
-            functions.setdefault(module.workload_of(task.func).shash, []).append(task)
+            workload = module.workload_of(task.func)
+            functions.setdefault(workload.shash, []).append(task)
+            if ANCHOR_BLOCK in arguments.near:
+                anchors[workload.shash] = anchor.hash_of(workload.module)
         target = targets.of_tvm(tvm_target)
         answer = client.lookup_near(
-            target, tvm_version=module.tvm_version(), workloads=list(functions), rules=arguments.near
+            target,
+            tvm_version=module.tvm_version(),
+            workloads=list(functions),
+            rules=arguments.near,
+            anchors={shash: hashed for shash, hashed in anchors.items() if hashed is not None},
         )
     rows = [_row(shash, tasks, answer) for shash, tasks in functions.items()]
     total = sum(row.weight for row in rows)
