@@ -70,9 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strategy", choices=("evolutionary", "random"), default="random")
     parser.add_argument("--batch-size", type=int, default=0, help="0: twice the devices, 32 to 128")
     parser.add_argument("--record", action="store_true", help="record a real worker's times instead, and end")
-    parser.add_argument(
-        "--keep", action="store_true", help="keep points of other numbers of devices"
-    )
+    parser.add_argument("--keep", action="store_true", help="keep points of other numbers of devices")
     parser.add_argument("--docs", action="store_true", help="write the table into docs/benchmarks.md")
 
 

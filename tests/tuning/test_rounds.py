@@ -185,13 +185,13 @@ def test_a_rounds_course_is_the_best_so_far_of_finished_rounds() -> None:
     assert best_so_far({0: None, 1: 3.0, 2: 4.0, 3: 1.0}, {3}) == (None, 3.0, 3.0)
 
 
-@pytest.mark.parametrize(("secs", "size"), [(0.25, 16), (10.0, 4), (0.001, 32), (0.0, 16)])
-def test_a_chunk_aims_at_four_seconds_of_work(secs: float, size: int) -> None:
+@pytest.mark.parametrize(("secs", "size"), [(0.5, 16), (10.0, 4), (0.001, 32), (0.0, 16)])
+def test_a_chunk_aims_at_eight_seconds_of_work(secs: float, size: int) -> None:
     assert chunk_size([{"build": secs / 2, "measure": secs / 2, "wait": 60.0}], SETTINGS) == size
 
 
 def test_one_slow_trial_makes_no_small_chunks() -> None:
-    quick, slow = {"build": 0.2}, {"build": 10.0}
+    quick, slow = {"build": 0.4}, {"build": 10.0}
     assert chunk_size([quick, slow, quick], SETTINGS) == 20
 
 
