@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Update, select, update
+from sqlalchemy import Update, case, select, update
 from sqlalchemy.orm import Session
 
 from db.clock import utc_now
@@ -180,10 +180,18 @@ def note_latency(session: Session, place: TrialPlace, latency_secs: float) -> No
         changed(session, search.where(worse).values(best_latency_secs=latency_secs, best_trial_id=place.id))
 
 
-def ring_again(session: Session, trial_id: int, *, attempt: int) -> bool:
-    """Back to the queue; the next dispatch is another attempt."""
+def ring_again(session: Session, trial_id: int, *, attempt: int, counts: bool = True) -> bool:
+    """Back to the queue; the next dispatch is another attempt.
+
+    `counts`: where this one was started, it stays among those that were lost.
+    """
+    forgiven = 0 if counts else case((TrialRow.worker_id.is_not(None), 1), else_=0)
     statement = _of_attempt(trial_id, attempt).values(
-        state=TrialState.QUEUED, chunk_id=None, worker_id=None, deadline_at=None
+        state=TrialState.QUEUED,
+        started_attempts=TrialRow.started_attempts - forgiven,
+        chunk_id=None,
+        worker_id=None,
+        deadline_at=None,
     )
     return changed(session, statement) == 1
 

@@ -25,6 +25,8 @@ class FleetWorker:
     accepts: bool
     #: (trial, attempt) pairs of its last heartbeat.
     holding: frozenset[tuple[int, int]]
+    #: Since that heartbeat.
+    silent_secs: float = 0.0
 
 
 def read_fleet(session: Session, *, dead_after_secs: float) -> list[FleetWorker]:
@@ -46,6 +48,7 @@ def read_fleet(session: Session, *, dead_after_secs: float) -> list[FleetWorker]
             state=row.state,
             desired_state=row.desired_state,
             holding=row.holding,
+            silent_secs=row.silent_secs,
             fresh=row.silent_secs < dead_after_secs,
         )
         for row in session.execute(statement)
@@ -60,6 +63,7 @@ def _worker(
     state: str,
     desired_state: str,
     holding: Iterable[Iterable[int]],
+    silent_secs: float,
     fresh: bool,
 ) -> FleetWorker:
     alive = fresh and state != WorkerState.LEFT
@@ -70,4 +74,5 @@ def _worker(
         alive=alive,
         accepts=alive and state == WorkerState.RUNNING and desired_state == WorkerState.RUNNING,
         holding=frozenset((pair[0], pair[1]) for pair in map(tuple, holding)),
+        silent_secs=silent_secs,
     )

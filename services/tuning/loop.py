@@ -31,6 +31,7 @@ from services.tuning.leases import Leases
 from services.tuning.revisions import Revisions
 from services.tuning.search_host import SearchHost, Suggested
 from services.tuning.settings import TunerSettings
+from services.tuning.sightings import Sightings
 from services.tuning.snapshot import Snapshot, look
 from workers.messages import MessageError
 
@@ -67,8 +68,7 @@ class Tuner:
         self._not_before: dict[int, float] = {}
         self._reconciled_at = 0.0
         self._dropped_at = 0.0
-        #: By (trial, attempt), in time.monotonic(): since when nobody is seen to hold it.
-        self._unheld_since: dict[tuple[int, int], float] = {}
+        self._sightings = Sightings()
         #: By search, as it stood when it was last settled: nothing new, nothing to settle.
         self._settled: dict[int, object] = {}
 
@@ -229,18 +229,16 @@ class Tuner:
         with reading(self._engine) as session:
             under_way = dispatched_trials(session, tended_by=self._leases.owner)
             workers = fleet.read_fleet(session, dead_after_secs=self._settings.dead_after_secs)
-        now = time.monotonic()
         unheld = [trial for trial in under_way if not reconcile.is_held(trial, workers)]
-        self._unheld_since = {
-            (trial.id, trial.attempt): self._unheld_since.get((trial.id, trial.attempt), now)
-            for trial in unheld
-        }
+        self._sightings.look(unheld, workers, now=time.monotonic())
         for trial in unheld:
-            secs = now - self._unheld_since[trial.id, trial.attempt]
-            verdict = reconcile.judge(trial, workers, self._settings, unheld_secs=secs)
+            seen = self._sightings.of(trial)
+            verdict = reconcile.judge(trial, workers, self._settings, seen)
             if verdict is not reconcile.Verdict.KEEP:
                 with self._isolated(trial.search_id):
-                    reconcile.carry_out(self._engine, trial, verdict)
+                    done = reconcile.carry_out(self._engine, trial, verdict, seen)
+                    if done and verdict is reconcile.Verdict.RING_UNCOUNTED:
+                        self._sightings.note_let_go(trial.id)
                     self._revisions.changed({trial.job_id})
 
     def _drop_artifacts(self) -> None:

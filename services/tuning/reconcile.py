@@ -1,7 +1,7 @@
 """The only retry: what to do with a trial that is under way. A pure decision, then one compare-and-set.
 
 A message may be lost or doubled at any time; a worker may die with what it holds. A fresh heartbeat that
-names the attempt is the only proof that somebody works on it.
+names the attempt is the only proof that somebody works on it; that nobody does takes a heartbeat, too.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,22 @@ from db.dispatched import DispatchedTrial
 from db.fleet import FleetWorker
 from db.session import transaction
 from services.tuning.settings import TunerSettings
+from services.tuning.sightings import Seen
 
 _log = structlog.get_logger(__name__)
+
+#: Attempts that live workers started and let go of, after which a trial is given up: its job must end.
+MAX_LET_GO = 32
+#: Patience doubles so many times at most.
+_MOST_DOUBLINGS = 10
 
 
 class Verdict(StrEnum):
     KEEP = "keep"
     #: Back to the queue, for another attempt.
     RING = "ring"
+    #: The same, and the attempt does not count: its worker started it, let go of it, and lives.
+    RING_UNCOUNTED = "ring_uncounted"
     #: Too many workers were lost over it.
     GIVE_UP = "give_up"
 
@@ -33,48 +41,52 @@ def is_held(trial: DispatchedTrial, workers: Sequence[FleetWorker]) -> bool:
 
 
 def judge(
-    trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings, *, unheld_secs: float
+    trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings, seen: Seen
 ) -> Verdict:
-    """What becomes of a dispatched trial; `unheld_secs`: for how long nobody was seen to hold it."""
-    if not _is_lost(trial, workers, settings, unheld_secs=unheld_secs):
+    """What becomes of a dispatched trial. Only workers that died over it count against it."""
+    if is_held(trial, workers):
         return Verdict.KEEP
-    return Verdict.GIVE_UP if trial.started_attempts >= settings.max_started_attempts else Verdict.RING
+    if trial.worker_id is None:
+        return Verdict.RING if _never_arrives(trial, workers, settings, seen) else Verdict.KEEP
+    living = next((worker for worker in workers if worker.alive and worker.id == trial.worker_id), None)
+    if living is None:
+        return Verdict.GIVE_UP if trial.started_attempts >= settings.max_started_attempts else Verdict.RING
+    # It let go only if its heartbeats go on without the trial; then the outcome was lost, or is on its way.
+    patience_secs = _doubled(settings.outcome_secs, seen.let_go, settings)
+    if seen.unheld_secs - living.silent_secs <= patience_secs:
+        return Verdict.KEEP
+    return Verdict.GIVE_UP if seen.let_go >= MAX_LET_GO else Verdict.RING_UNCOUNTED
 
 
-def carry_out(engine: Engine, trial: DispatchedTrial, verdict: Verdict) -> None:
-    """Write a verdict, unless an outcome came in between."""
+def carry_out(engine: Engine, trial: DispatchedTrial, verdict: Verdict, seen: Seen) -> bool:
+    """Write a verdict; False where an outcome came in between."""
     with transaction(engine) as session:
-        if verdict is Verdict.RING:
-            done = attempts.ring_again(session, trial.id, attempt=trial.attempt)
-        else:
-            error = f"the farm lost {trial.started_attempts} workers over it"
+        if verdict is Verdict.GIVE_UP:
+            started = trial.started_attempts + seen.let_go
+            error = f"{started} workers started it and none told its outcome; {seen.let_go} of them live on"
             done = attempts.give_up(session, trial.id, attempt=trial.attempt, error=error)
+        else:
+            counts = verdict is not Verdict.RING_UNCOUNTED
+            done = attempts.ring_again(session, trial.id, attempt=trial.attempt, counts=counts)
     if done:
         _log.warning("trial_lost", trial_id=trial.id, attempt=trial.attempt, verdict=verdict)
+    return done
 
 
-def _is_lost(
-    trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings, *, unheld_secs: float
+def _never_arrives(
+    trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings, seen: Seen
 ) -> bool:
-    if is_held(trial, workers):
-        return False
+    """Nobody has started it, and nobody will: whoever took it died, or the doorbell was lost."""
     if trial.overdue:
         return True
     if any(not worker.alive and (trial.id, trial.attempt) in worker.holding for worker in workers):
         return True
-    if trial.worker_id is not None:
-        alive = any(worker.alive and worker.id == trial.worker_id for worker in workers)
-        # Its worker let go of it and lives: the outcome was lost, or is still on its way.
-        return not alive or unheld_secs > settings.outcome_secs
-    return _doorbell_is_lost(trial, workers, settings)
-
-
-def _doorbell_is_lost(
-    trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings
-) -> bool:
-    """An idle worker of the target should have heard it by now; patience doubles with each attempt."""
+    # An idle worker of the target should have heard it by now; patience doubles with each attempt.
     unheard = max(0, trial.attempt - 1 - trial.started_attempts)
-    patience_secs = min(settings.unheard_secs * 2.0 ** min(unheard, 10), settings.deadline_secs * 10)
     crew = [w for w in workers if (w.target_id, w.role) == (trial.target_id, trial.role)]
-    idle = any(worker.accepts and not worker.holding for worker in crew)
-    return idle and trial.age_secs > patience_secs
+    idle = any(worker.accepts and worker.id in seen.idle for worker in crew)
+    return idle and trial.age_secs > _doubled(settings.unheard_secs, unheard, settings)
+
+
+def _doubled(secs: float, times: int, settings: TunerSettings) -> float:
+    return min(secs * 2.0 ** min(times, _MOST_DOUBLINGS), settings.deadline_secs * 10)

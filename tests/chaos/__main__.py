@@ -19,7 +19,7 @@ from tests.chaos import table
 from tests.chaos.broker_faults import BROKER_FAULTS
 from tests.chaos.candidate_faults import CANDIDATE_FAULTS
 from tests.chaos.database_faults import DATABASE_FAULTS
-from tests.chaos.farm import Farm, Setup, running
+from tests.chaos.farm import Farm, Setup, keep_logs, running
 from tests.chaos.fault import Fault, Row, run
 from tests.chaos.tuner_faults import TUNER_FAULTS
 from tests.chaos.worker_faults import WORKER_FAULTS
@@ -76,7 +76,10 @@ def _on_one_farm(setup: Setup, waiting: list[Fault]) -> Iterator[Row]:
             _warm_up(farm)
             while waiting and waiting[0].unable() is None:
                 fault = waiting.pop(0)
-                yield _add_orphans(run(fault, farm), farm)
+                row = _add_orphans(run(fault, farm), farm)
+                if row.wrong:
+                    keep_logs(farm.home)
+                yield row
                 if fault.setup.small_disk:
                     break
     except (AssertionError, OSError, psutil.Error) as error:

@@ -116,7 +116,7 @@ def running(setup: Setup) -> Iterator[Farm]:
             _wait_until_served(farm.service, worker="worker" in setup.roles)
             yield farm
         except BaseException:
-            _keep_logs(home)
+            keep_logs(home)
             raise
         finally:
             farm.roles.stop()
@@ -177,7 +177,8 @@ def _small_disk(path: Path) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
-def _keep_logs(home: Path) -> None:
+def keep_logs(home: Path) -> None:
+    """Copies that outlive the farm: they tell why a row went wrong."""
     kept = Path(tempfile.mkdtemp(prefix="tilefarm-chaos-"))
     for log in home.rglob("*.log"):
         shutil.copy(log, kept)

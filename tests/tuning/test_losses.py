@@ -1,5 +1,6 @@
 """The whole service on rows: whatever is killed, lost, doubled, wrong or away, jobs end all the same."""
 
+import time
 from typing import Any
 
 import pytest
@@ -232,7 +233,41 @@ def test_a_lost_doorbell_is_rung_again_when_the_worker_idles(engine: Engine, sea
     with Farm(engine, reconcile_secs=0.001, unheard_secs=0.1) as farm:
         farm.run_until(lambda: len(farm.sent) == 1, answer=ok)
         farm.sent.clear()
-        farm.run_until(lambda: ended(engine))
+
+        def over() -> bool:
+            heard(engine, WORKER)
+            return ended(engine)
+
+        farm.run_until(over)
+    assert job_state(engine) == JobState.SUCCEEDED
+
+
+def test_a_worker_that_lives_loses_no_trial_however_late_its_heartbeats_are(
+    engine: Engine, search_id: int
+) -> None:
+    """Trials wait long, start between two heartbeats, and outcomes are lost: none counts as a dead worker."""
+    add_job(engine, [search_id], max_trials=2)
+    attempts_of_first: list[int] = []
+
+    with Farm(engine, reconcile_secs=0.001, outcome_secs=0.01) as farm:
+        deadline = time.monotonic() + 20
+        while not ended(engine):
+            assert time.monotonic() < deadline
+            farm.tick()
+            chunks, farm.sent = farm.sent, []
+            for order in (order for chunk in chunks for order in chunk.trials):
+                farm.tick(3)
+                started = TrialStarted(trial_id=order.trial_id, attempt=order.attempt, worker_id=WORKER)
+                farm.report(started)
+                farm.tick()
+                assert read(engine, TrialRow.state, TrialRow.id == order.trial_id) == ["dispatched"]
+                if program(order) == 0 and order.purpose is Purpose.SEARCH and order.attempt <= 4:
+                    attempts_of_first.append(order.attempt)
+                    continue
+                farm.report(ok(order))
+            heard(engine, WORKER)
+    assert attempts_of_first == [1, 2, 3, 4]
+    assert set(states(engine)) == {"done"}
     assert job_state(engine) == JobState.SUCCEEDED
 
 

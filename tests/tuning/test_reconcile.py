@@ -1,4 +1,4 @@
-"""A trial is rung again only when nobody can be working on it; it is given up after three lost workers."""
+"""A trial is rung again only when nobody can be working on it; it is given up after three dead workers."""
 
 from dataclasses import replace
 
@@ -7,8 +7,9 @@ import pytest
 from db.dispatched import DispatchedTrial
 from db.fleet import FleetWorker
 from db.states import WorkerRole
-from services.tuning.reconcile import Verdict, judge
+from services.tuning.reconcile import MAX_LET_GO, Verdict, judge
 from services.tuning.settings import TunerSettings
+from services.tuning.sightings import Seen, Sightings
 
 SETTINGS = TunerSettings(database_url="sqlite://", broker_url="memory://")
 TRIAL = DispatchedTrial(
@@ -48,7 +49,10 @@ def dead(worker: FleetWorker) -> FleetWorker:
         ("started on a dead worker", STARTED, [dead(IDLE)], 0.0, Verdict.RING),
         ("started on a worker nobody knows", STARTED, [], 0.0, Verdict.RING),
         ("outcome under way", STARTED, [IDLE], 1.0, Verdict.KEEP),
-        ("outcome lost", STARTED, [IDLE], 6.0, Verdict.RING),
+        ("outcome lost", STARTED, [IDLE], 6.0, Verdict.RING_UNCOUNTED),
+        ("its heartbeat is late", STARTED, [replace(IDLE, silent_secs=4.0)], 6.0, Verdict.KEEP),
+        ("past its deadline, but just started", replace(STARTED, overdue=True), [BUSY], 0.0, Verdict.KEEP),
+        ("two died, one let go", replace(STARTED, started_attempts=3), [BUSY], 6.0, Verdict.RING_UNCOUNTED),
         ("waits behind another chunk", replace(TRIAL, age_secs=100.0), [BUSY], 100.0, Verdict.KEEP),
         ("doorbell lost", replace(TRIAL, age_secs=11.0), [IDLE], 11.0, Verdict.RING),
         ("third doorbell, more patience", THIRD, [IDLE], 39.0, Verdict.KEEP),
@@ -63,4 +67,33 @@ def dead(worker: FleetWorker) -> FleetWorker:
 def test_a_dispatched_trial_is_judged(
     case: str, trial: DispatchedTrial, workers: list[FleetWorker], unheld_secs: float, verdict: Verdict
 ) -> None:
-    assert judge(trial, workers, SETTINGS, unheld_secs=unheld_secs) is verdict, case
+    seen = Seen(unheld_secs=unheld_secs, idle=frozenset(w.id for w in workers if not w.holding))
+    assert judge(trial, workers, SETTINGS, seen) is verdict, case
+
+
+def test_one_heartbeat_without_trials_is_no_idle_worker() -> None:
+    """A busy worker holds nothing for a moment between two chunks; what waits behind is not lost then."""
+    waits = replace(TRIAL, age_secs=100.0)
+    sightings = Sightings()
+    sightings.look([waits], [replace(IDLE, silent_secs=0.5)], now=100.0)
+    sightings.look([waits], [replace(IDLE, silent_secs=1.5)], now=101.0)
+    assert judge(waits, [IDLE], SETTINGS, sightings.of(waits)) is Verdict.KEEP
+    sightings.look([waits], [replace(IDLE, silent_secs=0.4)], now=102.0)
+    assert judge(waits, [IDLE], SETTINGS, sightings.of(waits)) is Verdict.RING
+
+
+def test_the_wait_for_a_device_does_not_count_against_the_worker_that_starts_the_trial() -> None:
+    """It waited for a minute; between its start and the next heartbeat nobody is seen to hold it."""
+    sightings = Sightings()
+    for second in range(60):
+        sightings.look([TRIAL], [BUSY], now=100.0 + second)
+    sightings.look([STARTED], [replace(IDLE, silent_secs=1.9)], now=160.0)
+    assert judge(STARTED, [IDLE], SETTINGS, sightings.of(STARTED)) is Verdict.KEEP
+
+
+def test_a_trial_that_live_workers_let_go_of_is_given_up_at_last_and_ever_more_slowly() -> None:
+    seen = Seen(unheld_secs=79.0, let_go=4)
+    assert judge(STARTED, [IDLE], SETTINGS, seen) is Verdict.KEEP
+    assert judge(STARTED, [IDLE], SETTINGS, replace(seen, unheld_secs=81.0)) is Verdict.RING_UNCOUNTED
+    last = replace(seen, unheld_secs=1e6, let_go=MAX_LET_GO)
+    assert judge(STARTED, [IDLE], SETTINGS, last) is Verdict.GIVE_UP

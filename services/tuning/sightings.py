@@ -1,0 +1,66 @@
+"""What one replica has seen of trials and workers, look after look: no single look says for how long.
+
+All of it is forgotten at a restart without harm: it only waits anew.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from db.dispatched import DispatchedTrial
+from db.fleet import FleetWorker
+
+#: Trials whose attempts were let go that are remembered at most; the oldest are forgotten first.
+_MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Of a dispatched trial that nobody holds."""
+
+    #: For so long it has been as it is: sent, or started by this very worker, and held by nobody.
+    unheld_secs: float
+    #: Attempts of it before this one that live workers had started and let go.
+    let_go: int = 0
+    #: Ids of workers that held nothing in two heartbeats one after the other.
+    idle: frozenset[str] = frozenset()
+
+
+class Sightings:
+    """Of one replica; times are those of time.monotonic()."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        #: By (trial, attempt, the worker that started it).
+        self._unheld_since: dict[tuple[int, int, str | None], float] = {}
+        #: By worker.
+        self._idle_since: dict[str, float] = {}
+        self._idle: frozenset[str] = frozenset()
+        self._let_go = Counter[int]()
+
+    def look(self, unheld: Iterable[DispatchedTrial], workers: Iterable[FleetWorker], *, now: float) -> None:
+        """`unheld`: all trials under way that nobody holds; what is in neither list is forgotten."""
+        self._now = now
+        self._unheld_since = {key: self._unheld_since.get(key, now) for key in map(_key, unheld)}
+        idle = [worker for worker in workers if worker.accepts and not worker.holding]
+        self._idle_since = {worker.id: self._idle_since.get(worker.id, now) for worker in idle}
+        # Between two chunks a busy worker may hold nothing for the moment of one heartbeat.
+        self._idle = frozenset(w.id for w in idle if now - self._idle_since[w.id] > w.silent_secs)
+
+    def of(self, trial: DispatchedTrial) -> Seen:
+        """One of those that `look` was told of just now."""
+        return Seen(
+            unheld_secs=self._now - self._unheld_since[_key(trial)],
+            let_go=self._let_go[trial.id],
+            idle=self._idle,
+        )
+
+    def note_let_go(self, trial_id: int) -> None:
+        self._let_go[trial_id] = self._let_go.pop(trial_id, 0) + 1
+        if len(self._let_go) > _MOST_REMEMBERED:
+            del self._let_go[next(iter(self._let_go))]
+
+
+def _key(trial: DispatchedTrial) -> tuple[int, int, str | None]:
+    # The worker is part of it: how long a trial waited to be started says nothing of its worker.
+    return trial.id, trial.attempt, trial.worker_id
