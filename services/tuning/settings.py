@@ -83,7 +83,7 @@ class TunerSettings(FileSettings):
     #: An outcome is lost when its worker let go of the trial and nothing came for so long.
     outcome_secs: float = Field(default=5.0, gt=0)
     reconcile_secs: float = Field(default=1.0, gt=0)
-    #: Started attempts after which the farm gives a trial up.
+    #: Workers that died over a trial, after which the farm gives it up.
     max_started_attempts: int = Field(default=3, gt=0)
 
     #: What a build worker made and nobody stored or asked for within so long is dropped; it is made anew.
