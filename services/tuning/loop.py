@@ -238,7 +238,9 @@ class Tuner:
                 with self._isolated(trial.search_id):
                     done = reconcile.carry_out(self._engine, trial, verdict, seen)
                     if done and verdict is reconcile.Verdict.RING_UNCOUNTED:
-                        self._sightings.note_let_go(trial.id)
+                        self._sightings.note_let_go(trial)
+                    elif done:
+                        self._sightings.note_lost(trial)
                     self._revisions.changed({trial.job_id})
 
     def _drop_artifacts(self) -> None:

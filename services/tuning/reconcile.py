@@ -19,7 +19,8 @@ from services.tuning.sightings import Seen
 
 _log = structlog.get_logger(__name__)
 
-#: Attempts that live workers started and let go of, after which a trial is given up: its job must end.
+#: Attempts without an outcome whose workers live, after which a trial is given up all the same: its job must
+#: end.
 MAX_LET_GO = 32
 #: Patience doubles so many times at most.
 _MOST_DOUBLINGS = 10
@@ -49,13 +50,16 @@ def judge(
     if trial.worker_id is None:
         return Verdict.RING if _never_arrives(trial, workers, settings, seen) else Verdict.KEEP
     living = next((worker for worker in workers if worker.alive and worker.id == trial.worker_id), None)
+    survived = seen.let_go + seen.returned
     if living is None:
-        return Verdict.GIVE_UP if trial.started_attempts >= settings.max_started_attempts else Verdict.RING
+        died = trial.started_attempts - seen.returned
+        too_many = died >= settings.max_started_attempts or survived >= MAX_LET_GO
+        return Verdict.GIVE_UP if too_many else Verdict.RING
     # It let go only if its heartbeats go on without the trial; then the outcome was lost, or is on its way.
     patience_secs = _doubled(settings.outcome_secs, seen.let_go, settings)
     if seen.unheld_secs - living.silent_secs <= patience_secs:
         return Verdict.KEEP
-    return Verdict.GIVE_UP if seen.let_go >= MAX_LET_GO else Verdict.RING_UNCOUNTED
+    return Verdict.GIVE_UP if survived >= MAX_LET_GO else Verdict.RING_UNCOUNTED
 
 
 def carry_out(engine: Engine, trial: DispatchedTrial, verdict: Verdict, seen: Seen) -> bool:
@@ -63,7 +67,8 @@ def carry_out(engine: Engine, trial: DispatchedTrial, verdict: Verdict, seen: Se
     with transaction(engine) as session:
         if verdict is Verdict.GIVE_UP:
             started = trial.started_attempts + seen.let_go
-            error = f"{started} workers started it and none told its outcome; {seen.let_go} of them live on"
+            live = seen.let_go + seen.returned
+            error = f"{started} workers started it and none told its outcome; {live} of them live"
             done = attempts.give_up(session, trial.id, attempt=trial.attempt, error=error)
         else:
             counts = verdict is not Verdict.RING_UNCOUNTED

@@ -4,13 +4,14 @@ All of it is forgotten at a restart without harm: it only waits anew.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from db.dispatched import DispatchedTrial
 from db.fleet import FleetWorker
 
-#: Trials whose attempts were let go that are remembered at most; the oldest are forgotten first.
+#: Trials of each kind, and workers, that are remembered at most; the oldest are forgotten first.
 _MOST_REMEMBERED = 10_000
 
 
@@ -22,6 +23,8 @@ class Seen:
     unheld_secs: float
     #: Attempts of it before this one that live workers had started and let go.
     let_go: int = 0
+    #: Attempts of it that count as lost, though their workers were only silent and are heard again.
+    returned: int = 0
     #: Ids of workers that held nothing in two heartbeats one after the other.
     idle: frozenset[str] = frozenset()
 
@@ -37,8 +40,11 @@ class Sightings:
         self._idle_since: dict[str, float] = {}
         self._idle: frozenset[str] = frozenset()
         self._let_go = Counter[int]()
+        self._returned = Counter[int]()
+        #: By worker that was lost: trials that count it.
+        self._missing: dict[str, list[int]] = {}
 
-    def look(self, unheld: Iterable[DispatchedTrial], workers: Iterable[FleetWorker], *, now: float) -> None:
+    def look(self, unheld: Iterable[DispatchedTrial], workers: Sequence[FleetWorker], *, now: float) -> None:
         """`unheld`: all trials under way that nobody holds; what is in neither list is forgotten."""
         self._now = now
         self._unheld_since = {key: self._unheld_since.get(key, now) for key in map(_key, unheld)}
@@ -46,19 +52,39 @@ class Sightings:
         self._idle_since = {worker.id: self._idle_since.get(worker.id, now) for worker in idle}
         # Between two chunks a busy worker may hold nothing for the moment of one heartbeat.
         self._idle = frozenset(w.id for w in idle if now - self._idle_since[w.id] > w.silent_secs)
+        for worker in workers:
+            if worker.alive:
+                for trial_id in self._missing.pop(worker.id, ()):
+                    _count(self._returned, trial_id)
 
     def of(self, trial: DispatchedTrial) -> Seen:
         """One of those that `look` was told of just now."""
         return Seen(
             unheld_secs=self._now - self._unheld_since[_key(trial)],
             let_go=self._let_go[trial.id],
+            returned=self._returned[trial.id],
             idle=self._idle,
         )
 
-    def note_let_go(self, trial_id: int) -> None:
-        self._let_go[trial_id] = self._let_go.pop(trial_id, 0) + 1
-        if len(self._let_go) > _MOST_REMEMBERED:
-            del self._let_go[next(iter(self._let_go))]
+    def note_let_go(self, trial: DispatchedTrial) -> None:
+        """It is rung again, and its worker lives."""
+        _count(self._let_go, trial.id)
+
+    def note_lost(self, trial: DispatchedTrial) -> None:
+        """It is rung again; its worker, if it had one, died or is silent."""
+        if trial.worker_id is not None:
+            self._missing.setdefault(trial.worker_id, []).append(trial.id)
+            _forget(self._missing)
+
+
+def _count(counter: Counter[int], trial_id: int) -> None:
+    counter[trial_id] = counter.pop(trial_id, 0) + 1
+    _forget(counter)
+
+
+def _forget(remembered: dict[Any, Any]) -> None:
+    if len(remembered) > _MOST_REMEMBERED:
+        del remembered[next(iter(remembered))]
 
 
 def _key(trial: DispatchedTrial) -> tuple[int, int, str | None]:

@@ -91,6 +91,25 @@ def test_the_wait_for_a_device_does_not_count_against_the_worker_that_starts_the
     assert judge(STARTED, [IDLE], SETTINGS, sightings.of(STARTED)) is Verdict.KEEP
 
 
+def test_a_worker_that_was_only_silent_does_not_count_as_dead() -> None:
+    """Three silences of one worker, each over the same trial; the row counts three started attempts."""
+    sightings = Sightings()
+    silent = dead(replace(IDLE, silent_secs=12.0))
+    for attempt in (1, 2, 3):
+        trial = replace(STARTED, attempt=attempt, started_attempts=attempt)
+        sightings.look([trial], [silent], now=20.0 * attempt)
+        assert judge(trial, [silent], SETTINGS, sightings.of(trial)) is Verdict.RING
+        sightings.note_lost(trial)
+        sightings.look([], [IDLE], now=20.0 * attempt + 5)
+    died = [replace(STARTED, attempt=4 + n, started_attempts=4 + n, worker_id=f"w{n}") for n in range(3)]
+    verdicts = []
+    for trial in died:
+        sightings.look([trial], [IDLE], now=100.0)
+        verdicts.append(judge(trial, [IDLE], SETTINGS, sightings.of(trial)))
+        sightings.note_lost(trial)
+    assert verdicts == [Verdict.RING, Verdict.RING, Verdict.GIVE_UP]
+
+
 def test_a_trial_that_live_workers_let_go_of_is_given_up_at_last_and_ever_more_slowly() -> None:
     seen = Seen(unheld_secs=79.0, let_go=4)
     assert judge(STARTED, [IDLE], SETTINGS, seen) is Verdict.KEEP
