@@ -63,7 +63,7 @@ class Measurer:
     #: Called from several threads.
     publish: Publish
     #: Built children that may wait for the device.
-    max_waiting: int = 24
+    max_waiting: int = 32
     build_times: BuildTimes = field(default_factory=BuildTimes)
     _stage_secs: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -48,7 +48,7 @@ class WorkerSettings(FileSettings):
     #: Linked kernels that are kept for the next process that times them.
     worker_max_artifacts: int = Field(default=512, ge=1)
     #: Built children that may wait for the device.
-    worker_max_waiting: int = Field(default=24, ge=1, le=64)
+    worker_max_waiting: int = Field(default=32, ge=1, le=64)
     #: Between two self-tests of the idle device; 0: none.
     worker_selftest_secs: float = Field(default=600.0, ge=0)
     #: Relative slowness of the reference kernel beside its own history that puts the device into quarantine.

@@ -21,10 +21,10 @@ LAG = 2
 
 
 def batch_size(search: Search, settings: TunerSettings) -> int:
-    """Candidates of the next round: the first two, which know no results yet, may be smaller."""
+    """Candidates of the next round: the first few, which learn most from each other, may be smaller."""
     full = int(search.options.get("batch_size") or settings.batch_size)
     first = int(search.options.get("first_batch_size") or settings.first_batch_size)
-    return min(first, full) if search.rounds < LAG else full
+    return min(first, full) if search.rounds < settings.first_rounds else full
 
 
 def learnt_round(search: Search, open_trials: Sequence[OpenTrials]) -> int:

@@ -49,10 +49,12 @@ class TunerSettings(FileSettings):
     #: Traces of the best so many results go to a child that opens a search.
     known_traces: int = Field(default=128, gt=0)
 
-    #: Candidates of a round, and of the first two, unless the search's options say otherwise. Small, because
-    #: a round learns only from the rounds up to the one before last.
-    batch_size: int = Field(default=16, gt=0)
+    #: Candidates of a round, and of the first few, unless the search's options say otherwise. Small, because
+    #: a round learns only from the rounds up to the one before last; not too small, because each costs a
+    #: training, a confirmation where it found something, and a device's wait for its last build.
+    batch_size: int = Field(default=32, gt=0)
     first_batch_size: int = Field(default=16, gt=0)
+    first_rounds: int = Field(default=4, ge=0)
     #: How many rounds back a round may learn from where devices would run dry otherwise; 2: never further.
     max_round_lag: int = Field(default=8, ge=2)
     #: Rounds in a row without a new candidate after which a space counts as exhausted.
@@ -64,7 +66,7 @@ class TunerSettings(FileSettings):
     chunk_size_max: int = Field(default=32, gt=0)
     #: A chunk aims at so much work, counted over all its processes. Within a chunk devices wait for the last
     #: build before they measure: small ones cost time.
-    chunk_secs: float = Field(default=8.0, gt=0)
+    chunk_secs: float = Field(default=12.0, gt=0)
     #: Chunks outstanding for each live device of a target.
     chunks_per_device: int = Field(default=2, gt=0)
     #: How long a connection to the broker may take, and an answer of it.

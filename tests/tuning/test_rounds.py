@@ -85,10 +85,10 @@ def test_round_three_waits_for_rounds_zero_and_one(open_trials: list[OpenTrials]
     assert round_is_due(SEARCH, open_trials) is due
 
 
-def test_the_first_round_is_small_and_options_decide() -> None:
+def test_the_first_rounds_are_small_and_options_decide() -> None:
     large = replace(SEARCH, options={"batch_size": 32})
-    assert batch_size(large, SETTINGS) == 32
-    assert [batch_size(replace(large, rounds=rounds), SETTINGS) for rounds in (0, 1, 2)] == [16, 16, 32]
+    assert batch_size(replace(large, rounds=9), SETTINGS) == 32
+    assert [batch_size(replace(large, rounds=rounds), SETTINGS) for rounds in (0, 3, 4)] == [16, 16, 32]
     assert batch_size(replace(SEARCH, options={"batch_size": 4}, rounds=0), SETTINGS) == 4
 
 
@@ -185,13 +185,13 @@ def test_a_rounds_course_is_the_best_so_far_of_finished_rounds() -> None:
     assert best_so_far({0: None, 1: 3.0, 2: 4.0, 3: 1.0}, {3}) == (None, 3.0, 3.0)
 
 
-@pytest.mark.parametrize(("secs", "size"), [(0.5, 16), (10.0, 4), (0.001, 32), (0.0, 16)])
-def test_a_chunk_aims_at_eight_seconds_of_work(secs: float, size: int) -> None:
+@pytest.mark.parametrize(("secs", "size"), [(0.75, 16), (10.0, 4), (0.001, 32), (0.0, 16)])
+def test_a_chunk_aims_at_twelve_seconds_of_work(secs: float, size: int) -> None:
     assert chunk_size([{"build": secs / 2, "measure": secs / 2, "wait": 60.0}], SETTINGS) == size
 
 
 def test_one_slow_trial_makes_no_small_chunks() -> None:
-    quick, slow = {"build": 0.4}, {"build": 10.0}
+    quick, slow = {"build": 0.6}, {"build": 10.0}
     assert chunk_size([quick, slow, quick], SETTINGS) == 20
 
 
