@@ -50,7 +50,7 @@ def service(chromium, tmp_path_factory) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def job(service: Service) -> str:
     """A job that tunes for the length of the tests that need one."""
-    made = service.submit({**body("mm_relu", max_trials=400, seed=7), "name": XSS})["id"]
+    made = service.submit({**body("mm_relu", max_trials=4000, seed=7), "name": XSS})["id"]
     service.wait_for(made, lambda view: view["trials"]["done"] > 0)
     return made
 
