@@ -65,7 +65,7 @@ class MeasurePolicy:
     #: Repeats stop when the relative standard error of the mean is below this.
     target_relative_error: float = 0.02
     #: After `min_repeat` repeats they stop in any case when they have taken so long.
-    max_measure_ms: float = 30.0
+    max_measure_ms: float = 60.0
     #: A candidate whose fastest repeat is slower than this multiple of the search's best is known well enough
     #: after two repeats.
     clearly_slower_ratio: float = 2.0
