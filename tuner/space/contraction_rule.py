@@ -1,47 +1,19 @@
-"""The schedule rule that offers register-tiled, packed, padded forms of a contraction beside stock's tiling.
+"""Register-tiled, packed, padded forms of a contraction, one for each plan that TVM can write.
 
-Each plan that TVM can write is one more design space; the untouched schedule goes on to stock's rules. A
-block that is no contraction, or that something has scheduled before, is left alone.
+A block that is no contraction, or that something has scheduled before, is left alone.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from tuner.space.contraction import Contraction, grouped_axis, needs_simplifying
 from tuner.space.dots import dots_of, write_dots
 from tuner.space.index_maps import index_map
-from tuner.space.normal_form import TILED
+from tuner.space.offering import is_untouched, written
 from tuner.space.plans import plans
 from tuner.space.tiling import tile
 from tuner.space.vectors import vector_unit
 from tuner.trace import TVM_ERRORS
-
-#: Writes one form of a contraction: (schedule, block, *, lanes).
-_Write = Callable[..., None]
-
-
-def contraction_rule() -> Any:
-    """A fresh TVM ScheduleRule."""
-    from tvm.ir.utils import derived_object
-    from tvm.s_tir.meta_schedule.schedule_rule import PyScheduleRule
-
-    @derived_object
-    class ContractionRule(PyScheduleRule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.target: Any = None
-
-        def _initialize_with_tune_context(self, context: Any) -> None:
-            self.target = context.target
-
-        def apply(self, sch: Any, block: Any) -> list[Any]:
-            return [sch, *tiled(sch, block, self.target)]
-
-        def clone(self) -> Any:
-            return contraction_rule()
-
-    return ContractionRule()
 
 
 def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
@@ -54,29 +26,15 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     if normal is None or contraction is None:
         return []
     unit = vector_unit(target, bits=contraction.bits)
-    writes: list[_Write] = [
-        *(partial(tile, contraction=contraction, plan=plan) for plan in plans(contraction, unit)),
-        *(partial(write_dots, contraction=contraction, dots=dots) for dots in dots_of(contraction, unit)),
+    tiles = [
+        partial(tile, contraction=contraction, plan=plan, lanes=unit.lanes)
+        for plan in plans(contraction, unit)
     ]
-    found = []
-    for write in writes:
-        candidate = normal.copy()
-        try:
-            write(candidate, candidate.get_sblock(name), lanes=unit.lanes)
-        except TVM_ERRORS:
-            continue
-        found.append(candidate)
-    return found
-
-
-def is_untouched(schedule: Any, block: Any) -> bool:
-    """Every loop around it is bound to an iterator of its own."""
-    node = schedule.get(block)
-    return (
-        node.init is not None
-        and TILED not in node.annotations
-        and len(schedule.get_loops(block)) == len(node.iter_vars)
-    )
+    rows = [
+        partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
+        for dots in dots_of(contraction, unit)
+    ]
+    return written(normal, name, [*tiles, *rows])
 
 
 def _normalised(schedule: Any, name: str) -> Any | None:

@@ -1,10 +1,11 @@
-"""The schedule rules of each named space. A rule of one's own is one more entry of `_with_ours`."""
+"""The schedule rules of each named space. A rule of one's own is one more `offering` in `_with_ours`."""
 
 from typing import Any
 
-from tuner.space.contraction_rule import contraction_rule
+from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import finish_rule
-from tuner.space.window_rule import window_rule
+from tuner.space.offering import offering
+from tuner.space.window_rule import passed_over
 
 
 def schedule_rules(target: Any) -> list[Any]:
@@ -22,6 +23,6 @@ def _with_ours(stock: list[Any]) -> list[Any]:
     for rule in stock:
         name = type(rule).__name__
         if name == "AddRFactor":
-            rules += [contraction_rule(), window_rule()]
+            rules += [offering(tiled), offering(passed_over)]
         rules.append(finish_rule(rule) if name == "ParallelizeVectorizeUnroll" else rule)
     return rules
