@@ -5,7 +5,7 @@ where exactly the same passes ran. So each pipeline here repeats what one way of
 asks. Client and service extract by the same code; tests keep both copies equal, statement by statement.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +57,7 @@ def extract(mod: Any, target: Any, *, pipeline: str, canonical: Callable[[Any], 
     """
     lowered = _lowered(mod, target, pipeline)
     prims = _prim_funcs(lowered)
-    calls = _calls(lowered, prims)
+    calls = calls_by_function(lowered, prims)
     tasks: dict[int, list[tuple[Any, ExtractedTask]]] = {}
     not_tuned = list(_external(lowered))
     for name in sorted(prims):
@@ -66,7 +66,7 @@ def extract(mod: Any, target: Any, *, pipeline: str, canonical: Callable[[Any], 
             not_tuned.append(reason)
         else:
             task = ExtractedTask(
-                name=name, func=prims[name], weight=calls[name], is_view=_is_view(prims[name])
+                name=name, func=prims[name], weight=calls[name], is_view=is_view(prims[name])
             )
             _add(tasks, task, canonical)
     found = sorted(
@@ -140,9 +140,9 @@ def _prim_funcs(mod: Any) -> dict[str, Any]:
     }
 
 
-def _calls(mod: Any, prims: Mapping[str, Any]) -> dict[str, int]:
-    """By PrimFunc, how often the Relax functions call it; once where there is no Relax function."""
-    counts = dict.fromkeys(prims, 0 if any(True for _ in _relax_functions(mod)) else 1)
+def calls_by_function(mod: Any, prims: Collection[str]) -> dict[str, int]:
+    """How often the Relax functions call each of the named PrimFuncs; 1 where there is no Relax function."""
+    counts = dict.fromkeys(prims, 0 if any(True for _ in relax_functions(mod)) else 1)
     for call in _relax_calls(mod):
         name = _called(call)
         if name in counts:
@@ -172,7 +172,7 @@ def _external(mod: Any) -> Iterator[NotTuned]:
         yield NotTuned(name=name, code="external_call", detail=detail)
 
 
-def _relax_functions(mod: Any) -> Iterator[Any]:
+def relax_functions(mod: Any) -> Iterator[Any]:
     from tvm.relax import Function
 
     return (func for _, func in mod.functions_items() if isinstance(func, Function))
@@ -188,7 +188,7 @@ def _relax_calls(mod: Any) -> list[Any]:
         if isinstance(expr, tvm.ir.Call):
             found.append(expr)
 
-    for func in _relax_functions(mod):
+    for func in relax_functions(mod):
         post_order_visit(func, visit)
     return found
 
@@ -207,7 +207,7 @@ def _reason_not_tuned(name: str, func: Any, calls: int) -> NotTuned | None:
     return _shapeless(name, func)
 
 
-def _is_view(func: Any) -> bool:
+def is_view(func: Any) -> bool:
     """As RewriteDataflowReshape decides it, later in the compile."""
     from tvm.relax.analysis import has_reshape_pattern
 

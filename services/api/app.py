@@ -24,7 +24,17 @@ from services.api.intake import PRELOAD, Intake, Spawning
 from services.api.lookup_traffic import LookupTraffic
 from services.api.overload import LimitRequests, Places, RefuseRequests
 from services.api.request_times import RequestTimes, TimeRequests
-from services.api.routes import artifacts, health, jobs, lookup, records, signing_keys, tasks, workers
+from services.api.routes import (
+    artifacts,
+    expectations,
+    health,
+    jobs,
+    lookup,
+    records,
+    signing_keys,
+    tasks,
+    workers,
+)
 from services.api.settings import ApiSettings
 from services.dashboard import mount as dashboard
 
@@ -67,7 +77,7 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
     app.add_middleware(AccessLog)
     app.add_middleware(RefuseRequests, places=places)
     app.add_middleware(TimeRequests, times=app.state.request_times)
-    for routes in (jobs, tasks, records, signing_keys, lookup, workers, artifacts, health):
+    for routes in (jobs, tasks, records, signing_keys, lookup, expectations, workers, artifacts, health):
         app.include_router(routes.router)
     dashboard.install(app)
     return app

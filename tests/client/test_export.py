@@ -118,3 +118,40 @@ def test_coverage_tells_hits_and_misses_by_workload(
     assert "again, triple" in printed
     assert "the same on 4 cores" in printed
     assert printed.endswith("0 % of the functions are tuned\n")
+
+
+def test_coverage_tells_what_tuning_would_be_expected_to_bring(
+    farm: FakeService, module_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a miss against the untuned function, weighed; of a hit against its record; else nothing."""
+    asked: list[dict[str, Any]] = []
+    seconds = {"untuned_secs": 5e-3, "tuned_secs": 1e-3, "similar": 3}
+
+    def expectations(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content))
+        return httpx.Response(200, json={"expectations": dict.fromkeys(asked[-1]["workloads"], seconds)})
+
+    farm.routes["POST /v1/expectations"] = expectations
+    source = tmp_path / "kernels.py"
+    source.write_text(PYTHON + "\nagain = triple\n")
+    assert run(farm, "coverage", str(source), *WORDS, "-o", "json") == 0
+    gains = {tuple(task["functions"]): task["gain"] for task in json.loads(capsys.readouterr().out)["tasks"]}
+    assert gains["Double",] == {"factor": 5.0, "secs": pytest.approx(4e-3), "similar": 3}
+    assert gains["again", "triple"]["secs"] == pytest.approx(8e-3)
+    assert list(asked[0]["workloads"].values()) == [{"flops": 16.0, "size_bytes": 128.0}] * 2
+    assert run(farm, "coverage", str(source), *WORDS) == 0
+    printed = capsys.readouterr().out
+    assert "5.0x, 8 ms" in printed
+    assert "expected of tuning what is not: 12 ms less a call" in printed
+
+    seconds |= {"tuned_secs": 1.05e-5 / 2}
+    assert run(farm, "coverage", str(module_file), *WORDS) == 0
+    assert "2.0x, 5.25 µs" in capsys.readouterr().out
+    seconds |= {"tuned_secs": 1.0}
+    assert run(farm, "coverage", str(module_file), *WORDS) == 0
+    assert "none" in capsys.readouterr().out
+    del farm.routes["POST /v1/expectations"]
+    assert run(farm, "coverage", str(module_file), *WORDS, "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["tasks"][0]["gain"] is None
+    farm.routes["POST /v1/expectations"] = lambda _: httpx.Response(200, json={"expectations": {SHASH: {}}})
+    assert run(farm, "coverage", str(module_file), *WORDS) != 0

@@ -11,12 +11,18 @@ from typing import Any
 
 import httpx
 import pytest
+import tvm
+from tvm import te, topi
+from tvm.s_tir.meta_schedule.relax_integration import compile_relax
+from tvm.target import Target
 
 import tilefarm
+from checks.graph import check_module_json
+from examples.models import models
 from tests.client.conftest import TARGET, URL, FakeService, database, problem, renamed
 from tests.client.test_cli import run
 from tests.client.test_database import compiled
-from tilefarm import summary
+from tilefarm import model_tuning, module, summary
 from tilefarm.stats import Stats
 
 
@@ -73,6 +79,52 @@ def test_submit_sends_each_missed_workload_once_and_nobody_waits(
         request.headers.get("Idempotency-Key") for request in service.requests if b"nodes" in request.content
     }
     assert len(keys) == 1
+
+
+def submitted(service: FakeService) -> list[dict[str, Any]]:
+    return [json.loads(request.content) for request in service.requests if request.url.path == "/v1/jobs"]
+
+
+def test_what_a_model_misses_is_one_job_with_a_task_for_each_function(service: FakeService) -> None:
+    """Weighed by its calls; the view of a tensor that it asks for too is none. Two models are two jobs."""
+    service.routes["POST /v1/jobs"] = lambda _: httpx.Response(201, json={"id": "7", "state": "queued"})
+    target = Target(TARGET)
+    asked = [models()["mlp"]().bound(), models()["transformer"](length=8, width=16, heads=2).bound()]
+    db = database(service, on_miss="submit")
+    for model in asked:
+        compile_relax(db, model, target, params=None)
+    db.close()
+    bodies = submitted(service)
+    assert [len(body["weights"]) for body in bodies] == [2, 11]
+    tasks = {
+        task.name: task for task in model_tuning.tunable(asked[1], None, target, pipeline="compile_relax")
+    }
+    assert bodies[1]["weights"] == {name: float(task.weight) for name, task in tasks.items()}
+    assert bodies[1]["weights"]["fused_matmul_add"] == 3.0
+    assert (bodies[1]["max_trials"], bodies[1]["priority"]) == (256 * 11, -10)
+    assert bodies[1]["name"].endswith(" and 10 more")
+    text = bodies[1]["module"]
+    check_module_json(json.loads(text))
+    assert "Span" not in text
+    functions = dict(module.prim_funcs(tvm.ir.load_json(text)))
+    assert functions.keys() == tasks.keys()
+    for name, func in functions.items():
+        assert str(func.attrs["global_symbol"]) == name
+        assert module.workload_of(func).shash == module.workload_of(tasks[name].func).shash
+
+
+def test_functions_whose_module_cannot_be_seen_are_gathered(service: FakeService) -> None:
+    """stock compile_tir asks for one function at a time; what comes within a moment is one job."""
+    service.records.clear()
+    service.routes["POST /v1/jobs"] = lambda _: httpx.Response(201, json={"id": "7", "state": "queued"})
+    db = database(service, on_miss="submit")
+    for width in (8, 16):
+        x = te.placeholder((width,), name="x")
+        doubled = te.create_prim_func([x, topi.multiply(x, x)])
+        assert compiled(db, tvm.IRModule({"main": doubled})) is None
+    db.close()
+    (body,) = submitted(service)
+    assert [name.startswith("main") for name in body["weights"]] == [True, True]
 
 
 @pytest.mark.parametrize(("code", "lines"), [("idempotency_key_reused", 0), ("budget", 1)])

@@ -18,9 +18,13 @@ _T = TypeVar("_T")
 class Background(Generic[_T]):
     """`handle` gets all that waits, in order; it must not raise."""
 
-    def __init__(self, handle: Callable[[list[_T]], None], *, leave_secs: float) -> None:
+    def __init__(
+        self, handle: Callable[[list[_T]], None], *, leave_secs: float, gather_secs: float = 0.0
+    ) -> None:
+        """What comes within `gather_secs` of one another is handed over together."""
         self._handle = handle
         self._leave_secs = leave_secs
+        self._gather_secs = gather_secs
         self._queue: queue.SimpleQueue[_T | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
@@ -47,8 +51,8 @@ class Background(Generic[_T]):
         while True:
             items = [waiting.get()]
             with contextlib.suppress(queue.Empty):
-                while True:
-                    items.append(waiting.get_nowait())
+                while items[-1] is not None:
+                    items.append(waiting.get(timeout=self._gather_secs))
             self._handle([item for item in items if item is not None])
-            if None in items:
+            if items[-1] is None:
                 return

@@ -95,6 +95,12 @@ class Client:
     def job(self, job_id: str) -> Job:
         return Job(self.http, self.http.get(f"/v1/jobs/{_segment(job_id)}"))
 
+    def continue_job(self, job_id: str, *, max_trials: int, idempotency_key: str | None = None) -> Job:
+        """A new job of the same tasks as one that has ended, its searches going on from what they know."""
+        key = idempotency_key or str(uuid.uuid4())
+        path = f"/v1/jobs/{_segment(job_id)}:continue"
+        return Job(self.http, self.http.post(path, {"max_trials": max_trials}, idempotency_key=key))
+
     def jobs(self, *, state: str | None = None, owner: str | None = None) -> Iterator[dict[str, Any]]:
         """Job views, newest first as the service orders them, without their tasks."""
         return self._pages("/v1/jobs", "jobs", state=state, owner=owner)
@@ -164,6 +170,19 @@ class Client:
             **({"anchors": dict(anchors)} if anchors else {}),
         }
         return self.http.ask("/v1/lookup", body)
+
+    def expectations(
+        self, target: Mapping[str, Any], *, tvm_version: str, workloads: Mapping[str, Mapping[str, float]]
+    ) -> dict[str, Any]:
+        """By structural hash what tuning would be expected to bring; `workloads` are {"flops", "size_bytes"}.
+
+        A workload to which nothing tuned is similar is not there.
+        """
+        body = {"target": dict(target), "tvm_version": tvm_version, "workloads": dict(workloads)}
+        found = self.http.ask("/v1/expectations", body).get("expectations")
+        if not isinstance(found, dict):
+            raise BadAnswerError("the service answers no expectations")
+        return found
 
     def import_records(
         self,

@@ -25,7 +25,6 @@ _NAMED = frozenset({"ir.Op", "ir.SourceName"})
 _NESTED = (list, dict)
 #: Integer fields that are numbers, not references (TVM's reflection writes both as integers).
 _NUMBERS = {
-    "ir.IntImm": {"value"},
     "ir.FloatImm": {"value"},
     "ir.Span": {"line", "column", "end_line", "end_column"},
     "tirx.For": {"kind"},
@@ -61,6 +60,22 @@ def without_spans(text: str) -> str:
             node.clear()
             node["type"] = "None"
     return json.dumps(graph, separators=(",", ":"))
+
+
+def moved(node: dict[str, Any], by: int) -> dict[str, Any]:
+    """A node of a graph that was checked, as it reads where `by` others stand before that graph's own."""
+    kind: str = node["type"]
+    data: Any = node.get("data")
+    if kind in _REFERENCES:
+        return {"type": kind, "data": [reference + by for reference in data]}
+    if kind in _PLAIN or kind in _NAMED or type(data) is not dict:
+        return node
+    numbers = _NUMBERS.get(kind, ())
+    fields = {
+        name: value + by if type(value) is int and name not in numbers else value
+        for name, value in data.items()
+    }
+    return {"type": kind, "data": fields}
 
 
 def _check_paths(nodes: list[Any]) -> None:

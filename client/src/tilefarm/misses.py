@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilefarm import graph, module
+from tilefarm import graph, module, saving
 from tilefarm import target as targets
 from tilefarm.answers import Answer, Missing, Unanswered
 from tilefarm.background import Background
 from tilefarm.cache import write_whole
+from tilefarm.errors import ModuleError
 from tilefarm.miss import MAX_TRIALS, Miss, OnMiss, submit_command, tell
 from tilefarm.submitting import Submitter, Wanted
+from tilefarm.visible import LastCompiled
 
 #: Modules held until their compile is over.
 _MAX_UNKEPT = 256
@@ -48,6 +50,7 @@ class Misses:
         #: None until it was tried.
         self._writable: bool | None = None
         self._submitter = submitter
+        self._compiled = LastCompiled()
         self._told: set[tuple[str, str, str]] = set()
         self._files: Background[_Job] = Background(_write_all, leave_secs=_LEAVE_SECS)
         #: Ready jobs to be: path, function, module, target. A compile does not wait for TVM to dump them.
@@ -67,7 +70,7 @@ class Misses:
         self._told.add(cause)
         saved = _Saved(workload)
         function = name or workload.name
-        submitted = missing and self._submitter is not None
+        submitted = missing and self._submit(workload, target, function, saved)
         miss = Miss(
             function=function,
             shash=workload.shash,
@@ -77,16 +80,6 @@ class Misses:
             command=None if self._on_miss == "silent" else self._command(function, target, saved),
             submitted=submitted,
         )
-        if submitted and self._submitter is not None:
-            wanted = Wanted(
-                function=function,
-                shash=workload.shash,
-                module=saved.text(),
-                target=target,
-                target_key=target_key,
-                tvm_version=module.tvm_version(),
-            )
-            self._submitter.submit(wanted)
         tell(miss, self._on_miss)
 
     def forget(self) -> None:
@@ -100,13 +93,38 @@ class Misses:
         if self._submitter is not None:
             self._submitter.leave()
 
+    def _submit(
+        self, workload: module.Workload, target: Mapping[str, Any], function: str, saved: "_Saved"
+    ) -> bool:
+        """Whether it is on its way to the farm: nobody tunes what the compile makes a view of."""
+        if self._submitter is None:
+            return False
+        self._compiled.look()
+        text = None if self._compiled.is_view(workload.asked) else saved.text()
+        if text is None:
+            return False
+        wanted = Wanted(
+            function=function,
+            shash=workload.shash,
+            module=text,
+            target=target,
+            target_key=targets.key(target),
+            tvm_version=module.tvm_version(),
+            compiled_id=self._compiled.id,
+            calls=self._compiled.calls(function),
+        )
+        self._submitter.submit(wanted)
+        return True
+
     def _keep(self) -> None:
         """Has the ready jobs written whose modules were not dumped yet, on the thread that TVM runs on."""
         waiting, self._unkept = self._unkept, []
         for path, name, saved, target in waiting:
             if not path.parent.is_dir():
                 continue  # somebody has cleared the cache meanwhile
-            self._files.put(_Job(path=path, name=name, module=saved.text(), target=target))
+            text = saved.text()
+            if text is not None:
+                self._files.put(_Job(path=path, name=name, module=text, target=target))
 
     def _command(self, function: str, target: Mapping[str, Any], saved: "_Saved") -> str:
         """The command that would tune it; what it names is there, or soon will be."""
@@ -130,10 +148,16 @@ class _Saved:
         self.shash = workload.shash
         self._module = workload.module
         self._text: str | None = None
+        self._refused = False
 
-    def text(self) -> str:
-        if self._text is None:
-            self._text = module.to_raw_json(self._module)
+    def text(self) -> str | None:
+        """None where TVM does not save the module."""
+        if self._text is None and not self._refused:
+            try:
+                self._text = saving.raw_json(self._module)
+            except ModuleError as error:
+                self._refused = True
+                _log.warning("workload %s cannot be kept or sent: %s", self.shash, error)
         return self._text
 
 

@@ -6,25 +6,32 @@ known here; one that nobody has tried is tried once on a host, in a child of its
 
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tilefarm.cache import write_whole
 from tilefarm.errors import TvmPairError
+from tilefarm.settings import Settings
 
 #: Tried by this release's tests.
 _GOOD = frozenset({("0.27.0.post1", "0.1.14.post1")})
 #: Saving a module, and tuning, die by SIGSEGV in ToJSONGraph with these.
 _CRASHING_FFI = ("0.1.15",)
 _TRIAL_SECS = 120.0
-#: A small module there and back, as every miss and every tuning run does it.
+#: What a miss, a hit and a tuning run do, with a small module.
 _TRIAL = """
-import tvm
+import tvm, tvm_ffi
 from tvm import te
 a = te.placeholder((8,), name="A")
 b = te.compute((8,), lambda i: a[i] + 1.0, name="B")
 mod = tvm.IRModule({"main": te.create_prim_func([a, b])})
-tvm.ir.load_json(tvm.ir.save_json(mod))
+again = tvm.ir.load_json(tvm.ir.save_json(mod))
+tvm_ffi.structural_hash(mod)
+assert tvm_ffi.structural_equal(mod, again)
+schedule = tvm.s_tir.Schedule(mod)
+schedule.parallel(schedule.get_loops(schedule.get_sblock("B"))[0])
+tvm.s_tir.Trace.apply_json_to_schedule(schedule.trace.as_json(), tvm.s_tir.Schedule(again))
 """
 
 
@@ -36,12 +43,29 @@ def installed() -> tuple[str, str] | None:
         return None
 
 
+@cache
+def is_tested() -> bool:
+    """Whether this release was tested with the installed pair."""
+    return installed() in _GOOD
+
+
+def ending(code: int) -> str:
+    """How a child ended."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
 def fault(pair: tuple[str, str]) -> str | None:
     """What is known against a pair."""
     if pair not in _GOOD and pair[1].startswith(_CRASHING_FFI):
         cure = "install apache-tvm-ffi==0.1.14.post1"
         return f"apache-tvm-ffi {pair[1]} crashes when a module is saved; {cure}"
     return None
+
+
+def require() -> None:
+    """As `require_safe`, with this user's own directory of answers: before TVM is imported for a user."""
+    if not is_tested():
+        require_safe(Settings.load().cache_dir)
 
 
 def require_safe(cache_dir: Path, *, pair: tuple[str, str] | None = None) -> None:
@@ -70,8 +94,7 @@ def _try(kept: Path) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"no trial: {error}"
-    code = ended.returncode
-    said = "ok" if code == 0 else f"signal {-code}" if code < 0 else f"exit code {code}"
+    said = "ok" if ended.returncode == 0 else ending(ended.returncode)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_whole(kept, said.encode())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import httpx
 
-from tilefarm import module, space, stock
+from tilefarm import module, pairs, space, stock
 from tilefarm import target as targets
 from tilefarm.client import Client, Limits
 from tilefarm.connect import connect
@@ -61,7 +61,7 @@ def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind 
     its meaning. `target` may also be a profile name of the service, `space` also one of its design spaces
     ("stock", "tilefarm"). `seed` None means 0, so that equal requests share their work. Progress goes to
     stderr and to `logs/tilefarm.log` in `work_dir`. Ctrl-C cancels the job. Raises CannotTravelError,
-    ModuleError, TargetError, JobFailedError, ServiceError.
+    ModuleError, TargetError, JobFailedError, ServiceError, TvmPairError.
     """
     stock.refuse_what_cannot_travel(
         {
@@ -125,6 +125,7 @@ def submit(  # noqa: PLR0913 - one keyword per field of a job
 ) -> Job:
     """A job on the PrimFuncs of `mod`; it returns at once. Errors as of `tune_tir`."""
     strategy = stock.strategy_name(strategy)
+    pairs.require()
     client = client or Client()
     fields = travelling(mod, target, client=client, space=space, special_space=special_space, seed=seed or 0)
     return client.submit(
@@ -202,6 +203,7 @@ def travelling_target(target: Any) -> Any:
 
 def tvm_target(target: Any, client: Client | None) -> Any:
     """The tvm Target of a dict, tag, JSON text, or (where there is a client) profile name."""
+    pairs.require()
     from tvm.target import Target
 
     if isinstance(target, Target):

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tilefarm import pairs
+
 _RELAX = "relax.expr.Function"
 
 
@@ -41,6 +43,7 @@ class Source:
 def read(path: Path, *, functions: Sequence[str] = ()) -> Source:
     """SourceError where the file holds no module, or lacks one of `functions`."""
     if path.suffix == ".py":
+        pairs.require()
         names = vars(_run(path))
         return Source(module=_module_of(names, path, functions), names=names)
     if functions:
@@ -62,6 +65,7 @@ def module_of(source: Source) -> Any:
     """The IRModule of any source."""
     if source.module is not None:
         return source.module
+    pairs.require()
     from tilefarm import module
 
     text = source.body["module"]

@@ -1,0 +1,114 @@
+"""Stock compile_relax while the service fails: the model compiles, in bounded time, to the right numbers.
+
+The service is a real server on this machine, and fails while the compile waits for it.
+"""
+
+from functools import cache
+from typing import Any
+
+import pytest
+import tvm
+from tvm.target import Target
+
+import tilefarm
+from services.signing import Signer
+from tests.client import bad_server
+from tests.client.bad_server import BadServer, Behaviour, answering, says
+from tests.client.conftest import TARGET, record
+from tests.client.test_compile_relax import compiled_right, model
+from tilefarm import answers, model_tuning, module, signatures
+from tilefarm import target as targets
+from tilefarm.space import trace_json
+
+DEADLINE_SECS = 0.3
+SIGNER = Signer.new()
+
+
+def found(asked: Any, records: dict[str, Any]) -> bytes:
+    """The answer to a lookup."""
+    return says(
+        {
+            "target": TARGET,
+            "target_key": targets.key(TARGET),
+            "records": {shash: [records[shash]] for shash in asked["workloads"]},
+            "missing": [],
+        }
+    )
+
+
+@cache
+def true_records() -> dict[str, Any]:
+    """Of the model's functions, signed: the first loop of each is parallel."""
+    records = {}
+    for task in model_tuning.tunable(model(), None, Target(TARGET), pipeline="compile_relax"):
+        workload = module.workload_of(task.func)
+        schedule = tvm.s_tir.Schedule(module.copy_of(workload.module))
+        block = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
+        schedule.parallel(schedule.get_loops(block)[0])
+        made = record(module=module.to_json(workload.module), trace=trace_json(schedule))
+        records[workload.shash] = signed(made)
+    return records
+
+
+def signed(made: dict[str, Any]) -> dict[str, Any]:
+    parsed = answers.parse_record(made, tvm.__version__)
+    return made | {"signature": SIGNER.sign(signatures.message(parsed, target_key=targets.key(TARGET)))}
+
+
+def another_tasks(asked: Any) -> bytes:
+    """A record that is good in itself, signature and all, of another function."""
+    return found(asked, dict.fromkeys(asked["workloads"], signed(record())))
+
+
+def tampered(asked: Any) -> bytes:
+    """The trace was changed after it was signed."""
+    changed = {
+        shash: each | {"trace": [[*each["trace"][0], ["EnterPostproc", [], [], []]], each["trace"][1]]}
+        for shash, each in true_records().items()
+    }
+    return found(asked, changed)
+
+
+FAULTS: dict[str, Behaviour] = {
+    "killed": bad_server.killed,
+    "hung": bad_server.hung,
+    "one byte a second": bad_server.one_byte_a_second,
+    "500": answering(lambda _: says(b"<html>", status=500, media_type="text/html")),
+    "HTML": answering(lambda _: says(b"<html>it works</html>", media_type="text/html")),
+    "wrong JSON": answering(lambda _: says({"records": [1], "target": 7})),
+    "a list": answering(lambda _: says([None])),
+    "endless nesting": answering(lambda _: says(b'{"records":' + b"[" * 100_000)),
+    "another task's record": answering(another_tasks),
+    "a tampered signature": answering(tampered),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whatever_the_service_does_the_model_compiles(fault: str) -> None:
+    true_records()
+    with BadServer(FAULTS[fault]) as server:
+        db = tilefarm.connect(
+            server.url, "t", timeout_secs=DEADLINE_SECS, on_miss="silent", public_key=SIGNER.public_key
+        )
+        assert compiled_right(db)
+        db.close()
+    assert (db.stats().hits, db.stats().errors) == (0, 2)
+    # One wait for the service (a lost connection is tried twice), and its own hashing.
+    assert db.stats().total_secs < DEADLINE_SECS + 0.5
+    assert 1 <= server.requests <= 2
+
+
+def test_the_same_records_untampered_are_used() -> None:
+    with BadServer(answering(lambda asked: found(asked, true_records()))) as server:
+        db = tilefarm.connect(server.url, "t", on_miss="silent", public_key=SIGNER.public_key)
+        assert compiled_right(db)
+        db.close()
+    assert (db.stats().hits, db.stats().errors, server.requests) == (2, 0, 1)
+
+
+def test_nobody_listens() -> None:
+    with BadServer(bad_server.hung) as server:
+        url = server.url
+    db = tilefarm.connect(url, "t", timeout_secs=DEADLINE_SECS, on_miss="silent")
+    assert compiled_right(db)
+    assert (db.stats().hits, db.stats().errors) == (0, 2)
