@@ -1,7 +1,7 @@
 """Walls that a forked child raises around itself before any foreign code runs in it.
 
-This is the one place where further walls (Landlock) are to be added: `confine` runs once, single threaded,
-after the preloads and before the entry function.
+`confine` runs once, single threaded, after the preloads and before the entry function: a further wall belongs
+here.
 """
 
 import ctypes
@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 
+from sandbox.landlock import write_only_beneath
 from sandbox.limits import Limits
 from sandbox.seccomp import forbid_processes
 
@@ -38,7 +39,8 @@ def adopt_orphans() -> None:
 def confine(*, limits: Limits, channel_fd: int, directory: str, parent_pid: int) -> None:
     """Own session, no privileges to gain, no inherited descriptor but the channel, limits, own directory.
 
-    And no further process, unless the limits leave that to the child.
+    It alone may be written, where the kernel has Landlock. And no further process, unless the limits leave
+    that to the child.
     """
     os.setsid()
     die_with_parent(parent_pid)
@@ -48,6 +50,7 @@ def confine(*, limits: Limits, channel_fd: int, directory: str, parent_pid: int)
     _redirect(channel_fd, directory)
     _schedule(limits)
     _set_limits(limits)
+    write_only_beneath(directory)
     if not limits.may_start_processes:
         forbid_processes()
 

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from sandbox.channel import Channel
@@ -143,3 +144,39 @@ def write_file(channel: Channel) -> None:
     obj, _ = channel.recv()
     Path("out").write_bytes(b"x" * obj["bytes"])
     channel.send({"written": obj["bytes"]})
+
+
+def writes_about(channel: Channel) -> None:
+    """What changes files in its own directory and in another; each with the number of its error."""
+    obj, _ = channel.recv()
+    own, other = Path.cwd(), Path(obj["other"])
+    there = other / "there"
+
+    def moved_out() -> None:
+        (own / "inner").write_text("x")
+        (own / "inner").rename(other / "moved")
+
+    tries: dict[str, Callable[[], object]] = {
+        "append": lambda: there.open("a"),
+        "truncate": lambda: os.truncate(there, 0),
+        "unlink": there.unlink,
+        "create": lambda: (other / "new").write_text("x"),
+        "mkdir": (other / "directory").mkdir,
+        "symlink": lambda: (other / "link").symlink_to(there),
+        "rename out": moved_out,
+        "fifo": lambda: os.mkfifo(other / "pipe"),
+        "own create": lambda: (own / "new").write_text("x"),
+        "own directory": lambda: (own / "a" / "b").mkdir(parents=True),
+        "own rename": lambda: (own / "new").rename(own / "a" / "b" / "renamed"),
+        "own remove": (own / "a" / "b" / "renamed").unlink,
+        "null": lambda: Path(os.devnull).write_text("x"),
+        "read": there.read_text,
+    }
+    errors = {}
+    for name, attempt in tries.items():
+        try:
+            attempt()
+            errors[name] = 0
+        except OSError as error:
+            errors[name] = error.errno or -1
+    channel.send({"errors": errors})
