@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from db.clock import secs_since, utc_now
 from db.rowcount import changed
 from db.states import DesiredState, TrialState, WorkerRole, WorkerState
-from db.tables import JobRow, TargetRow, TrialRow, WorkerRow
+from db.tables import JobRow, SearchRow, TargetRow, TrialRow, WorkerRow
 
 _MOST_BUILDERS = 16
 
@@ -56,6 +56,16 @@ class Worker:
     heartbeat_at: datetime
     #: Seconds since the last heartbeat.
     silent_secs: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """The answer to a heartbeat, besides whether to drain."""
+
+    #: Held attempts whose job stops, or that are not dispatched as this attempt.
+    drop: list[tuple[int, int]]
+    #: Of the searches of the others, by id, as far as they have a best.
+    best_latency_secs: dict[int, float]
 
 
 def token_of(session: Session, worker_id: str) -> int | None:
@@ -120,21 +130,26 @@ def beat(
     return None if desired is None else WorkerState(desired)
 
 
-def to_drop(session: Session, holding: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Of the held (trial, attempt): those whose job stops, or that are not dispatched as this attempt."""
+def orders(session: Session, holding: Sequence[tuple[int, int]]) -> Orders:
+    """What a worker that holds these (trial, attempt) is to know."""
     if not holding:
-        return []
+        return Orders(drop=[], best_latency_secs={})
     statement = (
-        select(TrialRow.id, TrialRow.attempt)
+        select(TrialRow.id, TrialRow.attempt, SearchRow.id, SearchRow.best_latency_secs)
         .join(JobRow, JobRow.id == TrialRow.job_id)
+        .join(SearchRow, SearchRow.id == TrialRow.search_id)
         .where(
             TrialRow.id.in_({trial_id for trial_id, _ in holding}),
             TrialRow.state == TrialState.DISPATCHED,
             JobRow.desired_state == DesiredState.RUNNING,
         )
     )
-    wanted = {(found[0], found[1]) for found in session.execute(statement)}
-    return [held for held in holding if held not in wanted]
+    found = session.execute(statement).all()
+    wanted = {(trial_id, attempt) for trial_id, attempt, _, _ in found}
+    return Orders(
+        drop=[held for held in holding if held not in wanted],
+        best_latency_secs={search_id: secs for _, _, search_id, secs in found if secs is not None},
+    )
 
 
 def selftest_kernels(session: Session, worker_id: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The heartbeat thread: tells the API what is held, and obeys its answer (drop, drain).
+"""The heartbeat thread: tells the API what is held, and obeys its answer (drop, drain, cut-off).
 
 It lives through any absence of the API: the worker goes on measuring what it holds.
 """
@@ -61,6 +61,7 @@ class Heartbeat:
         if orders.drop:
             _log.info("attempts_dropped", attempts=orders.drop)
             self._holding.drop(orders.drop)
+        self._holding.note_bests(orders.best_latency_secs)
         if orders.drain != self._draining:
             _log.info("draining_changed", draining=orders.drain)
             self._draining = orders.drain

@@ -4,7 +4,7 @@ Shared by the measuring thread, the build threads and the heartbeat thread.
 """
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from sandbox.child import Child
@@ -25,6 +25,7 @@ class Holding:
         self._lock = threading.RLock()
         self._held: dict[Attempt, bool] = {}
         self._children: dict[Child, frozenset[Attempt]] = {}
+        self._bests: Mapping[int, float] = {}
         self._stopped = False
 
     def take(self, attempts: Iterable[Attempt]) -> None:
@@ -60,6 +61,14 @@ class Holding:
     def dropped(self, attempt: Attempt) -> bool:
         with self._lock:
             return self._held.get(attempt, True)
+
+    def note_bests(self, latency_secs: Mapping[int, float]) -> None:
+        """The best of each search whose trials are held, as the farm has it now."""
+        self._bests = latency_secs
+
+    def best_of(self, search_id: int) -> float | None:
+        """Seconds; None where the farm has told none."""
+        return self._bests.get(search_id)
 
     def attach(self, child: Child, attempts: Collection[Attempt]) -> None:
         """`child` works for `attempts` from now on; it is killed at once if all of them were dropped."""

@@ -273,7 +273,7 @@ class _Run:
         searching = planned.order.purpose == Purpose.SEARCH
         token = Token(
             cpus=self._cores.measure_cpus,
-            best_latency_secs=self.best_secs if searching else None,
+            best_latency_secs=self._best_secs() if searching else None,
         )
         with device.exclusive():
             shot.measure(token)
@@ -281,6 +281,11 @@ class _Run:
         if searching and result is not None and result.outcome == Outcome.OK and result.run_secs:
             latency_secs = sorted(result.run_secs)[len(result.run_secs) // 2]
             self.best_secs = latency_secs if self.best_secs is None else min(latency_secs, self.best_secs)
+
+    def _best_secs(self) -> float | None:
+        """The least of what the chunk came with, what it has measured, and what the farm has told since."""
+        known = (self.best_secs, self.measurer.holding.best_of(self.chunk.search_id))
+        return min((secs for secs in known if secs is not None), default=None)
 
     @property
     def _cores(self) -> Cores:

@@ -1,5 +1,6 @@
 """The worker's side of the fleet: join, heartbeat, leave, over HTTP. It measures nothing."""
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,20 @@ class Orders:
 
     drop: tuple[Attempt, ...]
     drain: bool
+    #: Of the searches whose trials are held, by id.
+    best_latency_secs: Mapping[int, float]
+
+    @classmethod
+    def from_json(cls, obj: Mapping[str, Any]) -> Self:
+        """Raises KeyError, ValueError or TypeError."""
+        bests = {int(search): float(secs) for search, secs in obj.get("best_latency_secs", {}).items()}
+        if not all(math.isfinite(secs) and secs > 0 for secs in bests.values()):
+            raise ValueError("a best latency that is none")
+        return cls(
+            drop=tuple(Attempt(int(trial_id), int(attempt)) for trial_id, attempt in obj["drop"]),
+            drain=bool(obj["drain"]),
+            best_latency_secs=bests,
+        )
 
 
 class Membership:
@@ -106,12 +121,10 @@ class Membership:
         if response.status_code == httpx.codes.NOT_FOUND:
             _log.warning("worker_forgotten", worker_id=self.worker_id)
             self._join()
-            return Orders(drop=(), drain=False)
+            return Orders(drop=(), drain=False, best_latency_secs={})
         response.raise_for_status()
         self._told_facts = report.facts
-        answer = response.json()
-        drop = tuple(Attempt(int(trial_id), int(attempt)) for trial_id, attempt in answer["drop"])
-        return Orders(drop=drop, drain=bool(answer["drain"]))
+        return Orders.from_json(response.json())
 
     def leave(self) -> None:
         """Tell the API that this worker ends; says so at most once and does not insist."""

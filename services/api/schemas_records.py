@@ -261,6 +261,8 @@ class HeartbeatAnswer(_Response):
     #: Held trials to drop: their job stops, or they are no longer this attempt's.
     drop: list[tuple[int, int]]
     drain: bool
+    #: Of the searches whose trials are held, by id: what cut-offs are reckoned from.
+    best_latency_secs: dict[int, float]
 
 
 class SelfTestKernels(_Response):

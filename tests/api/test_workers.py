@@ -8,7 +8,7 @@ from db.session import transaction
 from db.states import WorkerRole
 from db.tables import WorkerRow
 from tests.api.conftest import TARGET, problem
-from tests.api.rows import add_trials, set_job
+from tests.api.rows import add_trials, set_job, set_search
 from workers.queues import work_queue
 
 _AVX512 = ["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"]
@@ -59,7 +59,7 @@ def test_a_silent_worker_is_stale_then_dead_by_database_time(api, engine):
     age(engine, 31)
     assert health(api) == ["dead"]
     assert api("GET", "/v1/targets/local").json()["workers_alive"] == 0
-    assert beat(api, worker_id).json() == {"drop": [], "drain": False}
+    assert beat(api, worker_id).json() == {"drop": [], "drain": False, "best_latency_secs": {}}
     assert health(api) == ["alive"]
 
 
@@ -73,8 +73,12 @@ def test_a_heartbeat_drops_what_is_no_longer_wanted(api, engine):
     set_job(engine, jobs["stops"], desired_state="cancelled")
     set_job(engine, jobs["pauses"], desired_state="paused")
     held = [(trials["runs"], 1), (trials["stops"], 1), (trials["pauses"], 1), (done, 1)]
-    drop = beat(api, worker_id, held).json()["drop"]
-    assert drop == [[trials["stops"], 1], [trials["pauses"], 1], [done, 1]]
+    set_search(engine, best_latency_secs=3e-3)
+    answer = beat(api, worker_id, held).json()
+    assert answer["drop"] == [[trials["stops"], 1], [trials["pauses"], 1], [done, 1]]
+    # What is still held is cut off by its search's newest best.
+    (search_id,) = (task["search_id"] for task in api("GET", f"/v1/jobs/{jobs['runs']}").json()["tasks"])
+    assert answer["best_latency_secs"] == {str(search_id): 3e-3}
     assert beat(api, worker_id, [(trials["runs"], 2), (10**9, 1)]).json()["drop"] == [
         [trials["runs"], 2],
         [10**9, 1],
@@ -151,7 +155,7 @@ def test_a_quarantined_worker_says_so_and_its_device_is_described(api, engine):
     facts = {"selftest": {"fma_gflops_all_cores": 400.0}, "quarantine": "the reference kernel is 30% slower"}
     body = {"holding": [], "quarantined": True, "facts": facts}
     answer = api("POST", f"/v1/workers/{worker_id}:heartbeat", as_="worker", json=body)
-    assert answer.json() == {"drop": [], "drain": False}
+    assert answer.json() == {"drop": [], "drain": False, "best_latency_secs": {}}
     (worker,) = api("GET", "/v1/workers").json()["workers"]
     assert (worker["state"], worker["health"], worker["desired_state"]) == ("quarantined", "alive", "running")
     assert worker["facts"] == {"cpu": "test", **facts}

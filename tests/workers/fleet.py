@@ -76,4 +76,4 @@ class Fleet:
             self.forgets = False
             return 404, {"title": "no such worker"}
         self.heartbeats.append((worker_id, body))
-        return 200, {"drop": self.drop, "drain": self.drain}
+        return 200, {"drop": self.drop, "drain": self.drain, "best_latency_secs": {"1": 1e-3}}

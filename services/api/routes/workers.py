@@ -84,8 +84,12 @@ def heartbeat(worker_id: WorkerId, body: Heartbeat, token: WorkerToken, engine: 
         )
         if desired is None:
             raise _not_found(worker_id)
-        drop = workers.to_drop(session, body.holding)
-    return HeartbeatAnswer(drop=drop, drain=desired == WorkerState.DRAINING)
+        orders = workers.orders(session, body.holding)
+    return HeartbeatAnswer(
+        drop=orders.drop,
+        drain=desired == WorkerState.DRAINING,
+        best_latency_secs=orders.best_latency_secs,
+    )
 
 
 @router.post("/{worker_id}:leave", status_code=204)
