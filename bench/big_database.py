@@ -10,7 +10,7 @@ import zlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.orm import Session
 
 from checks.target import canonical, key
@@ -28,6 +28,13 @@ _BATCH = 2000
 _ROUND = 16
 _UNTUNED_SECS = 20e-3
 _FASTEST_SECS = 0.2e-3
+_IMPROVED = text(
+    """UPDATE trials SET improved = true FROM (
+         SELECT id, latency_secs, min(latency_secs) OVER (
+             PARTITION BY search_id ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+         FROM trials WHERE outcome = 'ok') AS curve
+       WHERE trials.id = curve.id AND (before IS NULL OR curve.latency_secs < before)"""
+)
 _ERRORS = ("the build took more than 10 s", "Cannot allocate 123456 bytes", "element 17 differs by 0.5")
 
 
@@ -143,7 +150,8 @@ def _trace(draw: random.Random, inner: int) -> list[Any]:
 
 
 def _finish(session: Session) -> None:
-    """States and bests, as the tuner service writes them."""
+    """States, bests and improvements, as the tuner service writes them."""
+    session.execute(_IMPROVED)
     best = select(TrialRow.search_id, func.min(TrialRow.latency_secs)).group_by(TrialRow.search_id)
     for search_id, latency_secs in session.execute(best).all():
         session.execute(

@@ -83,6 +83,11 @@ _STATEMENTS = (
              JOIN tasks k ON k.search_id = s JOIN jobs j ON j.id = k.job_id
              CROSS JOIN LATERAL generate_series(0, $per_search - 1) n) t
        JOIN tasks k ON k.search_id = t.search_id""",
+    """UPDATE trials SET improved = true FROM (
+         SELECT id, latency_secs, min(latency_secs) OVER (
+             PARTITION BY search_id ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+         FROM trials WHERE purpose = 'search' AND outcome = 'ok') curve
+       WHERE trials.id = curve.id AND (before IS NULL OR curve.latency_secs < before)""",
     """INSERT INTO records (workload_id, target_id, tvm_version, state, trace_z, trace_hash, run_secs,
                             latency_secs, trial_id, policy, device_class, created_at)
        SELECT s.workload_id, s.target_id, '0.27', 'published', decode('$text', 'hex'),

@@ -34,7 +34,7 @@ from db.tables import SearchRow, TargetRow, TaskRow, TrialRow, WorkloadRow
 #: A table of so many rows may not be read from end to end; of a smaller one that is often the best plan.
 _MANY_ROWS = 5_000
 #: Indexes that hold a few rows of a large table: reading one from end to end reads only those.
-_PARTIAL = frozenset({"ix_trials_open"})
+_PARTIAL = frozenset({"ix_trials_open", "ix_trials_improved"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

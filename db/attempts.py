@@ -171,13 +171,15 @@ def record_outcome(session: Session, measured: Measured) -> bool:
 
 
 def note_latency(session: Session, place: TrialPlace, latency_secs: float) -> None:
-    """An OK trial's latency: the search's untuned one, or its best if it is better."""
+    """An OK trial's latency: the search's untuned one, or, where it is an improvement, its best."""
     search = update(SearchRow).where(SearchRow.id == place.search_id)
     if place.purpose is Purpose.BASELINE:
         changed(session, search.values(untuned_latency_secs=latency_secs))
     elif place.purpose is Purpose.SEARCH:
         worse = SearchRow.best_latency_secs.is_(None) | (SearchRow.best_latency_secs > latency_secs)
-        changed(session, search.where(worse).values(best_latency_secs=latency_secs, best_trial_id=place.id))
+        best = search.where(worse).values(best_latency_secs=latency_secs, best_trial_id=place.id)
+        if changed(session, best):
+            changed(session, update(TrialRow).where(TrialRow.id == place.id).values(improved=True))
 
 
 def ring_again(session: Session, trial_id: int, *, attempt: int, counts: bool = True) -> bool:

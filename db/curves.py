@@ -1,6 +1,7 @@
 """How a search's best latency fell: its improvements, and the points of its trials. Read only.
 
-An improvement is a search trial that measured ok and faster than every one before it in its search.
+An improvement is a search trial that measured ok and faster than every one done before it in its search:
+db/attempts.py marks it when it is recorded.
 """
 
 from collections.abc import Collection
@@ -43,18 +44,6 @@ class Point:
 
 def improvements(session: Session, search_ids: Collection[int]) -> list[Improvement]:
     """Of some searches, in the order in which the trials were made."""
-    before = func.min(TrialRow.latency_secs).over(
-        partition_by=TrialRow.search_id, order_by=TrialRow.id, rows=(None, -1)
-    )
-    curve = (
-        select(TrialRow.id, TrialRow.latency_secs, before.label("before"))
-        .where(
-            TrialRow.search_id.in_(search_ids),
-            TrialRow.purpose == Purpose.SEARCH,
-            TrialRow.outcome == Outcome.OK,
-        )
-        .subquery()
-    )
     statement = (
         select(
             TrialRow.id,
@@ -63,8 +52,7 @@ def improvements(session: Session, search_ids: Collection[int]) -> list[Improvem
             TrialRow.done_at,
             secs_since(TrialRow.done_at).label("age_secs"),
         )
-        .join(curve, curve.c.id == TrialRow.id)
-        .where((curve.c.before.is_(None)) | (curve.c.latency_secs < curve.c.before))
+        .where(TrialRow.improved, TrialRow.search_id.in_(search_ids))
         .order_by(TrialRow.id)
     )
     return [

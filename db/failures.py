@@ -1,8 +1,10 @@
 """Trials that did not measure ok, for those who ask why. Read only; grouping by message is the caller's."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from db.clock import secs_since
@@ -29,7 +31,22 @@ class Failure:
 
 def newest_failures(session: Session, *, job_id: str | None, limit: int) -> list[Failure]:
     """Of a job, or of all; newest first."""
-    statement = (
+    return _failures(session, _query().where(*_of(job_id)).limit(limit))
+
+
+def newest_failure_ids(session: Session, *, job_id: str | None, limit: int) -> Sequence[int]:
+    """Their trials, newest first; an index alone tells them, where messages take reading wide rows."""
+    statement = select(TrialRow.id).where(*_of(job_id)).order_by(TrialRow.id.desc()).limit(limit)
+    return session.scalars(statement).all()
+
+
+def read_failures(session: Session, trial_ids: Collection[int]) -> list[Failure]:
+    """Newest first."""
+    return _failures(session, _query().where(TrialRow.id.in_(trial_ids)))
+
+
+def _query() -> Select[Any]:
+    return (
         select(
             TrialRow.id,
             TrialRow.job_id,
@@ -41,10 +58,11 @@ def newest_failures(session: Session, *, job_id: str | None, limit: int) -> list
             secs_since(TrialRow.done_at).label("age_secs"),
         )
         .join(TaskRow, TaskRow.id == TrialRow.task_id)
-        .where(*_of(job_id))
         .order_by(TrialRow.id.desc())
-        .limit(limit)
     )
+
+
+def _failures(session: Session, statement: Select[Any]) -> list[Failure]:
     return [
         Failure(
             trial_id=row.id,

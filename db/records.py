@@ -34,6 +34,8 @@ class Record:
     run_secs: list[float]
     latency_secs: float
     flops: float
+    #: [{"shape": [..], "dtype": "float32"}, ..] by parameter.
+    args: list[dict[str, Any]]
     policy: dict[str, Any]
     device_class: str
     trial_id: int | None
@@ -234,6 +236,7 @@ def _records(session: Session, statement: Select[RecordRow, WorkloadRow, TargetR
             run_secs=row.run_secs,
             latency_secs=row.latency_secs,
             flops=workload.flops,
+            args=workload.args,
             policy=row.policy,
             device_class=row.device_class,
             trial_id=row.trial_id,

@@ -21,6 +21,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
@@ -227,6 +228,13 @@ class TrialRow(Row):
         Index("ix_trials_count", "job_id", "purpose", "task_id", "state", "outcome"),
         Index("ix_trials_outcome", "purpose", "outcome", "id"),
         Index("ix_trials_done", "done_at", "worker_id", "outcome"),
+        # Some tens of a search's trials, however many it has.
+        Index(
+            "ix_trials_improved",
+            *("search_id", "id", "latency_secs", "done_at", "improved"),
+            postgresql_where=text("improved"),
+            sqlite_where=text("improved = 1"),
+        ),
     )
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))
@@ -260,6 +268,8 @@ class TrialRow(Row):
     run_secs: Mapped[list[float] | None] = mapped_column(Json)
     #: Median of run_secs.
     latency_secs: Mapped[float | None] = mapped_column(Float)
+    #: An improvement: faster than every trial that was done before it in its search.
+    improved: Mapped[bool] = mapped_column(default=False, server_default=false())
     #: Of the incumbent, where purpose is confirm.
     incumbent_run_secs: Mapped[list[float] | None] = mapped_column(Json)
     incumbent_record_id: Mapped[int | None] = mapped_column(BigInteger)

@@ -6,6 +6,7 @@ from services.dashboard import assets
 from services.dashboard.views import (
     actions,
     compare,
+    database,
     downloads,
     fleet,
     jobs,
@@ -30,6 +31,7 @@ ROUTERS = (
     fleet.data,
     records.pages,
     records.data,
+    database.data,
     compare.pages,
     compare.data,
     downloads.data,

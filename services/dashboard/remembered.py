@@ -6,9 +6,15 @@ It lives in the process; another replica makes its own. A mark tells whether the
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Request
+
+from services.dashboard.causes import Causes
 
 _KEPT = 64
+#: A search of 100,000 trials takes some 20 MB.
+_KEPT_SEARCHES = 8
 Value = TypeVar("Value")
 
 
@@ -42,3 +48,25 @@ class Remembered:
             while len(self._values) > self._kept:
                 gone, _ = self._values.popitem(last=False)
                 self._makers.pop(gone, None)
+
+
+class Kept:
+    """All that the pages of one app keep: of its engine's rows."""
+
+    def __init__(self) -> None:
+        #: What is drawn, by chart.
+        self.drawn = Remembered()
+        #: The trials that it is drawn from, of the few searches looked at last.
+        self.points = Remembered(kept=_KEPT_SEARCHES)
+        self.causes = Causes()
+
+
+def _kept(request: Request) -> Kept:
+    state = request.app.state
+    if getattr(state, "kept_for", None) is not state.engine:
+        state.kept, state.kept_for = Kept(), state.engine
+    found: Kept = state.kept
+    return found
+
+
+KeptDep = Annotated[Kept, Depends(_kept)]

@@ -3,7 +3,7 @@
 import json
 import zlib
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
 from db.clock import utc_now
 from db.session import transaction
@@ -33,6 +33,15 @@ def add_trials(
             )
             for number in range(count)
         ]
+        if outcome == "ok" and latency_secs is not None and values.get("purpose", "search") == "search":
+            best = session.scalars(
+                select(func.min(TrialRow.latency_secs)).where(
+                    TrialRow.search_id == task.search_id,
+                    TrialRow.purpose == "search",
+                    TrialRow.outcome == "ok",
+                )
+            ).one()
+            rows[0].improved = best is None or latency_secs < best
         session.add_all(rows)
         session.flush()
         return [row.id for row in rows]

@@ -270,6 +270,26 @@ def test_cancel_says_what_will_be(farm: FakeService, capsys: pytest.CaptureFixtu
     assert "to be cancelled" in capsys.readouterr().out
 
 
+def test_continue_makes_a_new_job_of_one_that_has_ended(
+    farm: FakeService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = {**view(1, "queued", tasks=[TASK]), "id": "8", "warnings": [{"code": "no_worker"}]}
+    farm.routes["POST /v1/jobs/7:continue"] = answers(httpx.Response(201, json=made))
+    farm.routes["GET /v1/jobs/8/events"] = answers(stream(("end", {**made, "state": "succeeded"})))
+    farm.routes["GET /v1/jobs/8"] = answers(httpx.Response(200, json={**made, "state": "succeeded"}))
+    words = ("continue", "7", "--max-trials", "64", "--idempotency-key", "again-1")
+    assert run(farm, *words) == 0
+    printed = capsys.readouterr()
+    assert "tilefarm watch 8" in printed.out
+    assert "no_worker" in printed.err
+    assert run(farm, *words, "--watch") == 0
+    assert farm.bodies() == [{"max_trials": 64}] * 2
+    sent = [request for request in farm.requests if request.method == "POST"]
+    assert {request.headers["Idempotency-Key"] for request in sent} == {"again-1"}
+    with pytest.raises(SystemExit):
+        run(farm, "continue", "7")
+
+
 def test_lookup_tells_hit_and_miss(
     farm: FakeService, module_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,11 +2,12 @@
 
 import pytest
 
-from db.failures import Failure
 from db.states import Outcome
 from services.dashboard import words
+from services.dashboard.causes import Cause
+from services.dashboard.failure_groups import grouped
 from services.dashboard.history import sparkline
-from services.dashboard.messages import grouped, normalised
+from services.dashboard.messages import normalised
 
 
 @pytest.mark.parametrize(
@@ -31,23 +32,22 @@ def test_different_causes_stay_apart():
     assert len({normalised(cause) for cause in causes}) == 5
 
 
-def failure(trial_id: int, error: str, outcome=Outcome.BUILD_ERROR) -> Failure:
-    return Failure(
-        trial_id=trial_id, job_id="j", task_id=1, task_name="mm", outcome=outcome, error=error,
-        worker_id=f"w{trial_id % 2}", age_secs=1.0,
-    )  # fmt: skip
+def cause(trial_id: int, message: str, outcome=Outcome.BUILD_ERROR) -> Cause:
+    return Cause(
+        trial_id=trial_id, outcome=outcome, message=message, task_name="mm", worker_id=f"w{trial_id % 2}"
+    )
 
 
 def test_groups_come_by_frequency_with_their_newest_examples():
-    failures = [failure(n, f"needs {n} bytes") for n in range(20, 10, -1)]
-    failures += [failure(3, "no"), failure(2, "needs 1 bytes", Outcome.RUN_ERROR)]
-    groups = grouped(failures)
+    causes = [cause(n, "needs ⟨n⟩ bytes") for n in range(20, 10, -1)]
+    causes += [cause(3, "no"), cause(2, "needs ⟨n⟩ bytes", Outcome.RUN_ERROR)]
+    groups = grouped(causes)
     assert [(group.message, group.outcome, group.count) for group in groups] == [
         ("needs ⟨n⟩ bytes", Outcome.BUILD_ERROR, 10),
         ("no", Outcome.BUILD_ERROR, 1),
         ("needs ⟨n⟩ bytes", Outcome.RUN_ERROR, 1),
     ]
-    assert [example.trial_id for example in groups[0].examples] == [20, 19, 18, 17, 16]
+    assert groups[0].examples == [20, 19, 18, 17, 16]
     assert groups[0].workers == {"w0", "w1"}
 
 

@@ -3,9 +3,10 @@
 from sqlalchemy import event, text
 
 from db.curves import improvements
-from db.failures import count_failures, last_errors
+from db.failures import count_failures, last_errors, newest_failure_ids
 from db.session import reading
 from db.trials_view import counts_of_jobs
+from services.dashboard.causes import Causes
 from tests.api.rows import add_trials
 
 
@@ -38,8 +39,31 @@ def test_counts_curves_and_failures_are_read_from_indexes_that_cover_them(farm, 
     assert counts
     assert all("COVERING INDEX ix_trials_count" in step for step in counts)
     failures = plans(engine, lambda session: count_failures(session, job_id=None))
+    assert failures
     assert all("COVERING INDEX ix_trials_outcome" in step for step in failures)
+    ids = plans(engine, lambda session: newest_failure_ids(session, job_id=None, limit=5000))
+    assert all("COVERING INDEX ix_trials_outcome" in step for step in ids)
     newest = plans(engine, lambda session: last_errors(session, job_id))
     assert any("COVERING INDEX ix_trials_count" in step for step in newest)
     curve = plans(engine, lambda session: improvements(session, [1]))
-    assert any("COVERING INDEX ix_trials_curve" in step for step in curve)
+    assert curve
+    assert all("COVERING INDEX ix_trials_improved" in step for step in curve)
+
+
+def test_the_words_of_a_failure_are_read_once(farm, engine):
+    job_id = farm.job()
+    old = add_trials(engine, job_id, outcome="build_error", error="needs 7 bytes", count=3)
+    causes = Causes(kept=4)
+
+    def ask(wanted: list[int]) -> list[str]:
+        with reading(engine) as session:
+            return [cause.message for cause in causes.of(session, wanted)]
+
+    assert ask(old) == ["needs ⟨n⟩ bytes"] * 3
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE trials SET error = 'gone'"))
+    new = add_trials(engine, job_id, outcome="build_error", error="no", count=2, attempt=1)
+    assert ask([*reversed(new), *reversed(old)]) == ["no", "no", *["needs ⟨n⟩ bytes"] * 3]
+    # Four are kept: the one that was known first has gone.
+    assert ask(old) == ["gone", *["needs ⟨n⟩ bytes"] * 2]
+    assert ask([99]) == []

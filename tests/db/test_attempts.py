@@ -172,15 +172,14 @@ def test_a_round_sees_closed_trials_of_its_past_and_never_more(farm: Farm) -> No
     assert unseen == [f"{2:016x}", f"{3:016x}"]
 
 
-def test_the_best_and_the_untuned_latency_stand_on_the_search(farm: Farm) -> None:
-    places = farm.add(2)
+def test_the_best_latency_stands_on_the_search_and_what_lowered_it_is_an_improvement(farm: Farm) -> None:
+    places = farm.add(4)
     with transaction(farm.engine) as session:
-        for place, secs in zip(attempts.places(session, places), (0.002, 0.003), strict=True):
+        for place, secs in zip(attempts.places(session, places), (0.002, 0.003, 0.002, 0.001), strict=True):
             attempts.note_latency(session, place, secs)
-    from db.tables import SearchRow
-
-    assert read(farm.engine, SearchRow.best_latency_secs) == [0.002]
-    assert read(farm.engine, SearchRow.best_trial_id) == [places[0]]
+    assert read(farm.engine, SearchRow.best_latency_secs) == [0.001]
+    assert read(farm.engine, SearchRow.best_trial_id) == [places[3]]
+    assert read(farm.engine, TrialRow.improved) == [True, False, False, True]
 
 
 def test_a_trial_is_given_up_only_in_the_attempt_that_was_judged(farm: Farm) -> None:

@@ -98,6 +98,8 @@ def _trial(number: int, time: Any) -> dict[str, Any]:
     """One in ten waits, one in ten is under way, one in ten was given up."""
     state = {0: "queued", 1: "dispatched", 2: "failed"}.get(number % 10, "done")
     outcome = {"done": "ok", "failed": "worker_lost"}.get(state)
+    # Faster and faster up to the middle, then slower.
+    secs = 1e-3 + abs(number - TRIALS // 2) * 1e-5
     return {
         "id": number + 1,
         "search_id": 1,
@@ -112,8 +114,8 @@ def _trial(number: int, time: Any) -> dict[str, Any]:
         "attempt": 0 if state == "queued" else 1,
         "started_attempts": 0,
         "outcome": outcome,
-        "run_secs": [1e-3 + number * 1e-5] if outcome == "ok" else None,
-        "latency_secs": 1e-3 + number * 1e-5 if outcome == "ok" else None,
+        "run_secs": [secs] if outcome == "ok" else None,
+        "latency_secs": secs if outcome == "ok" else None,
         "dispatched_at": None if state == "queued" else time,
         "deadline_at": time if state == "dispatched" else None,
         "done_at": time if outcome else None,

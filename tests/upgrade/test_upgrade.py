@@ -42,6 +42,9 @@ def test_jobs_trials_and_records_are_what_they_were(empty_database_url: str) -> 
         )
         assert (record.module, record.trace, record.run_secs) == (MODULE, TRACE, [1e-3, 1.1e-3])
         assert len(curves.points(session, 1)) == TRIALS * 8 // 10
+        falling = [number for number in range(TRIALS // 2) if number % 10 > 2]
+        improved = curves.improvements(session, [1])
+        assert [each.trial_id for each in improved] == [number + 1 for number in falling]
     engine.dispose()
 
 

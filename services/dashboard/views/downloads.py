@@ -20,12 +20,12 @@ from services.api.views import job_summaries, job_view
 from services.dashboard.history import weighted_history
 from services.dashboard.messages import normalised
 from services.dashboard.ranks import rank_by_round
+from services.dashboard.remembered import KeptDep
 from services.dashboard.spread import histogram
 from services.dashboard.tables import Form, table
 from services.dashboard.viewer import JobsViewer
 from services.dashboard.views.jobs import wanted_jobs
 from services.dashboard.views.task_numbers import (
-    RememberedDep,
     decisions_of_task,
     measured_secs,
     points_of_task,
@@ -123,11 +123,11 @@ def trials_table(form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep)
 
 @data.get("/tasks/{task_id}/decisions.{form}")
 def decisions_table(
-    form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
+    form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, kept: KeptDep
 ) -> Response:
     """A row for each trial of the explorer, a column for each of its decisions."""
     del who
-    found = decisions_of_task(engine, task_id, remembered)
+    found = decisions_of_task(engine, task_id, kept)
     names = [f"{axis['name']} {axis['part']}".strip() for axis in found["axes"]]
     columns = ["trial", "latency_secs", *names]
     values = [found["trials"], found["latencies_secs"], *(axis["values"] for axis in found["axes"])]
@@ -137,34 +137,30 @@ def decisions_table(
 
 @data.get("/tasks/{task_id}/predictions.{form}")
 def predictions_table(
-    form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
+    form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, kept: KeptDep
 ) -> Response:
     """What the cost model said of each trial before it was measured."""
     del who
     rows: Iterator[Mapping[str, Any]] = (
         {"trial": each.trial_id, "round": each.round}
         | {"predicted_score": each.predicted_score, "latency_secs": each.latency_secs}
-        for each in points_of_task(engine, task_id, remembered)
+        for each in points_of_task(engine, task_id, kept)
         if each.outcome is Outcome.OK and each.predicted_score is not None
     )
     return table("predictions", form, ("trial", "round", "predicted_score", "latency_secs"), rows)
 
 
 @data.get("/tasks/{task_id}/ranks.{form}")
-def ranks_table(
-    form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
-) -> Response:
+def ranks_table(form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, kept: KeptDep) -> Response:
     del who
-    found = rank_by_round(points_of_task(engine, task_id, remembered))
+    found = rank_by_round(points_of_task(engine, task_id, kept))
     return table("ranks", form, ("round", "rank"), found)
 
 
 @data.get("/tasks/{task_id}/spread.{form}")
-def spread_table(
-    form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
-) -> Response:
+def spread_table(form: Form, task_id: RowId, who: JobsViewer, engine: EngineDep, kept: KeptDep) -> Response:
     del who
-    found = histogram(measured_secs(points_of_task(engine, task_id, remembered)))
+    found = histogram(measured_secs(points_of_task(engine, task_id, kept)))
     return table("spread", form, ("from_secs", "to_secs", "trials"), found)
 
 

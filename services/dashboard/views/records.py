@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from db.coverage import coverage_lines, covered_targets
 from db.lookup_traffic import HourOfTraffic, Traffic, most_missed, traffic_by_hour
+from db.published import published_targets
 from db.records_table import count_records, page_of_records
 from db.session import reading
 from services.api.deps import EngineDep
@@ -49,6 +50,7 @@ def records_page(
         covered = coverage_lines(session, text, limit=_COVERED + 1, offset=offset)
         hours = traffic_by_hour(session, within_secs=_TRAFFIC_SECS)
         missed = most_missed(session, limit=_MISSED)
+        published = published_targets(session)
 
     def link(**changes: object) -> str:
         asked = {"q": q, "which": "" if current else which, **changes}
@@ -69,6 +71,7 @@ def records_page(
         hours=_placed(hours),
         busiest=max((each.traffic.asked for each in hours), default=0),
         missed=missed,
+        published=published,
         text=text,
         which=which,
         total=total,

@@ -5,9 +5,9 @@ from collections.abc import Hashable
 from dataclasses import replace
 from datetime import timedelta
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
 from db.curves import Point, curve_mark, points
@@ -25,7 +25,7 @@ from services.api.routes.tasks import show_task_record
 from services.dashboard.decisions import axes
 from services.dashboard.downsampling import downsample, improving
 from services.dashboard.ranks import rank_by_round
-from services.dashboard.remembered import Remembered
+from services.dashboard.remembered import Kept, KeptDep
 from services.dashboard.roofline import bound
 from services.dashboard.sending import send
 from services.dashboard.spread import histogram
@@ -35,37 +35,13 @@ from services.dashboard.views.tasks import task_not_found
 data = APIRouter(include_in_schema=False)
 #: Of the explorer: the fastest trials, a sample of all, and the axes that tell most.
 _FASTEST, _SAMPLE, _AXES = 120, 180, 8
-#: A search of 100,000 trials takes some 20 MB.
-_KEPT_SEARCHES = 8
 #: A transaction that records a trial takes less.
 _OVERLAP = timedelta(seconds=60)
 _BY_ID = attrgetter("trial_id")
 
 
-class _Numbers:
-    """What is drawn, by chart; and the trials that it is drawn from, of the few searches looked at last."""
-
-    def __init__(self) -> None:
-        self.drawn = Remembered()
-        self.points = Remembered(kept=_KEPT_SEARCHES)
-
-
-def _remembered(request: Request) -> _Numbers:
-    """That of the app: its engine's rows."""
-    state = request.app.state
-    if getattr(state, "remembered_for", None) is not state.engine:
-        state.remembered, state.remembered_for = _Numbers(), state.engine
-    found: _Numbers = state.remembered
-    return found
-
-
-RememberedDep = Annotated[_Numbers, Depends(_remembered)]
-
-
 @data.get("/tasks/{task_id}/curve")
-def curve(
-    task_id: RowId, request: Request, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
-) -> Response:
+def curve(task_id: RowId, request: Request, who: JobsViewer, engine: EngineDep, kept: KeptDep) -> Response:
     """The task's trials as columns, down-sampled; those of the same search, whichever job paid for them."""
     del who
     with reading(engine) as session:
@@ -73,31 +49,31 @@ def curve(
         mark = curve_mark(session, task.search_id)
 
         def draw(_before: dict[str, Any] | None) -> dict[str, Any]:
-            return _columns(_points(session, task.search_id, mark, remembered))
+            return _columns(_points(session, task.search_id, mark, kept))
 
-        drawn = remembered.drawn.get(("curve", task.search_id), mark, draw)
+        drawn = kept.drawn.get(("curve", task.search_id), mark, draw)
         lines = _lines(session, task)
     return _json(request, {**drawn, **lines})
 
 
 @data.get("/tasks/{task_id}/decisions")
 def decisions(
-    task_id: RowId, request: Request, who: JobsViewer, engine: EngineDep, remembered: RememberedDep
+    task_id: RowId, request: Request, who: JobsViewer, engine: EngineDep, kept: KeptDep
 ) -> Response:
     """The decisions that tell most about latency: of the fastest trials and of a sample of all."""
     del who
-    return _json(request, decisions_of_task(engine, task_id, remembered))
+    return _json(request, decisions_of_task(engine, task_id, kept))
 
 
-def points_of_task(engine: EngineDep, task_id: int, remembered: _Numbers) -> list[Point]:
+def points_of_task(engine: EngineDep, task_id: int, kept: Kept) -> list[Point]:
     """Every trial of the task's search that has ended, in the order in which they were made."""
     with reading(engine) as session:
         task = _task(session, task_id)
         mark = curve_mark(session, task.search_id)
-        return _points(session, task.search_id, mark, remembered)
+        return _points(session, task.search_id, mark, kept)
 
 
-def decisions_of_task(engine: EngineDep, task_id: int, remembered: _Numbers) -> dict[str, Any]:
+def decisions_of_task(engine: EngineDep, task_id: int, kept: Kept) -> dict[str, Any]:
     with reading(engine) as session:
         task = _task(session, task_id)
         mark: Hashable = curve_mark(session, task.search_id)
@@ -105,7 +81,7 @@ def decisions_of_task(engine: EngineDep, task_id: int, remembered: _Numbers) -> 
         def read(_before: dict[str, Any] | None) -> dict[str, Any]:
             return _decisions(traced_trials(session, task.search_id, fastest=_FASTEST, sample=_SAMPLE))
 
-        return remembered.drawn.get(("decisions", task.search_id), mark, read)
+        return kept.drawn.get(("decisions", task.search_id), mark, read)
 
 
 @data.get("/tasks/{task_id}/scripts")
@@ -168,11 +144,11 @@ def _lines(session: Session, task: Task) -> dict[str, Any]:
     }
 
 
-def _points(session: Session, search_id: int, mark: tuple[Any, ...], remembered: _Numbers) -> list[Point]:
+def _points(session: Session, search_id: int, mark: tuple[Any, ...], kept: Kept) -> list[Point]:
     def read(known: list[Point] | None) -> list[Point]:
         return _grown(session, search_id, known, count=mark[0])
 
-    found: list[Point] = remembered.points.get(search_id, mark, read)
+    found: list[Point] = kept.points.get(search_id, mark, read)
     return found
 
 

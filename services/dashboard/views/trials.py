@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from db.failures import count_failures, newest_failures
+from db.failures import count_failures, newest_failure_ids, read_failures
 from db.jobs import read_job
 from db.session import reading
 from db.tasks import read_task
@@ -15,8 +15,9 @@ from db.workers import read_worker
 from services.api.deps import EngineDep, IntakeDep
 from services.api.errors import ForbiddenError, NotFoundError
 from services.api.ids import RowId
-from services.dashboard.messages import grouped
+from services.dashboard.failure_groups import grouped
 from services.dashboard.page import PageRoute, page
+from services.dashboard.remembered import KeptDep
 from services.dashboard.viewer import JobsViewer
 from services.dashboard.views.fleet import flat
 
@@ -24,6 +25,7 @@ pages = APIRouter(include_in_schema=False, route_class=PageRoute)
 data = APIRouter(include_in_schema=False)
 #: Failures whose words are read; their counts are of all.
 _READ = 5000
+_SHOWN_GROUPS = 100
 
 
 @pages.get("/trials/{trial_id}")
@@ -77,6 +79,7 @@ def failures_page(
     request: Request,
     who: JobsViewer,
     engine: EngineDep,
+    kept: KeptDep,
     job: Annotated[str | None, Query(max_length=60, pattern=r"^[^\x00]*$")] = None,
 ) -> Response:
     with reading(engine) as session:
@@ -84,7 +87,10 @@ def failures_page(
         if job and of is None:
             raise NotFoundError("job_not_found", f"There is no job {job}.")
         counts = count_failures(session, job_id=job or None)
-        failures = newest_failures(session, job_id=job or None, limit=_READ)
+        causes = kept.causes.of(session, newest_failure_ids(session, job_id=job or None, limit=_READ))
+        groups = grouped(causes)
+        shown = groups[:_SHOWN_GROUPS]
+        examples = read_failures(session, [trial_id for group in shown for trial_id in group.examples])
     return page(
         "failures.html",
         viewer=who,
@@ -92,8 +98,10 @@ def failures_page(
         tab="failures",
         job=of,
         counts=counts,
-        groups=grouped(failures),
-        read=len(failures),
+        groups=shown,
+        more=len(groups) - len(shown),
+        examples={example.trial_id: example for example in examples},
+        read=len(causes),
         total=sum(counts.values()),
     )
 

@@ -1,4 +1,4 @@
-"""`tilefarm list|show|watch|cancel|pause|resume|best`: jobs that run, and what came of them."""
+"""`tilefarm list|show|watch|cancel|pause|resume|continue|best`: jobs that run, and what came of them."""
 
 import argparse
 import sys
@@ -28,6 +28,21 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
         command = commands.add_parser(verb, parents=[shared], help=text)
         command.add_argument("job", metavar="JOB")
         command.set_defaults(run=function)
+    command = commands.add_parser(
+        "continue",
+        parents=[shared],
+        help="tune on after a job's end",
+        description="Makes a new job of the same tasks; its searches go on from all that is known of them.",
+    )
+    command.add_argument("job", metavar="JOB")
+    command.add_argument("--max-trials", type=int, required=True, help="budget of the new job")
+    command.add_argument(
+        "--idempotency-key", metavar="KEY", help="a retry with the same key makes no second job"
+    )
+    command.add_argument(
+        "--watch", action="store_true", help="stay until it has ended; the exit code tells how"
+    )
+    command.set_defaults(run=_continue)
 
 
 def follow(job: Job, *, output_format: str) -> Exit:
@@ -178,6 +193,23 @@ def _changed(arguments: argparse.Namespace, verb: Callable[[Job], Job]) -> Exit:
     else:
         wanted = job.view.get("desired_state")
         print(f"{job.id} is {job.state}" + (f", to be {wanted}" if wanted not in (None, job.state) else ""))
+    return Exit.OK
+
+
+def _continue(arguments: argparse.Namespace) -> Exit:
+    with arguments.connect() as client:
+        job = client.continue_job(
+            arguments.job, max_trials=arguments.max_trials, idempotency_key=arguments.idempotency_key
+        )
+        for warning in job.warnings:
+            output.say(f"warning: {warning.get('detail') or warning.get('code')}")
+        if arguments.watch:
+            return follow(job, output_format=arguments.output)
+    if arguments.output == "json":
+        output.print_json(job.view)
+    else:
+        print(f"job {job.id}  {job.url}")
+        print(f"follow it: tilefarm watch {job.id}")
     return Exit.OK
 
 
