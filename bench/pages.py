@@ -6,6 +6,7 @@ Chromium looks. Needs what `make test-browser` needs: Playwright, and Chromium o
 
 import argparse
 import os
+import secrets
 import shutil
 import socket
 import statistics
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,10 @@ import httpx
 from bench import report
 from bench.big_database import fill
 from bench.machine import commit, this_machine
+from db.jobs_table import JobFilter, count_by_state, page_of_jobs
 from db.migrate import upgrade
-from db.session import connect, transaction
+from db.session import connect, reading, transaction
+from db.tasks import Task, tasks_of_jobs
 from db.tokens import create_token
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -39,28 +42,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=5000)
     parser.add_argument("--trials", type=int, nargs="+", default=[100, 100_000])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--dir", type=Path, help="of the databases; kept, and used again if filled")
+    parser.add_argument("--fill-only", action="store_true", help="fill the databases and end")
     parser.add_argument("--dry", action="store_true", help="leave docs/ as it is")
 
 
 def main(arguments: argparse.Namespace) -> int:
     results = {}
     for trials in arguments.trials:
-        with tempfile.TemporaryDirectory(prefix="tilefarm-bench-") as directory:
+        with _directory(arguments.dir, trials) as directory:
             url = f"sqlite:///{directory}/tilefarm.db"
-            upgrade(url)
-            job, task = fill(url, jobs=arguments.jobs, trials=trials)
-            with serving(url, Path(directory)) as (address, token):
-                paths = {
-                    "jobs": "/",
-                    "jobs by speed-up": "/?sort=-speedup",
-                    "job": f"/jobs/{job}",
-                    "task": f"/tasks/{task}",
-                    "trial": "/trials/1",
-                    "failures": "/failures",
-                    "fleet": "/fleet",
-                    "records": "/records",
-                }
-                results[trials] = _look(address, token, paths, repeats=arguments.repeats)
+            paths = _paths(_filled(url, jobs_count=arguments.jobs, trials=trials))
+            if not arguments.fill_only:
+                with serving(url, directory) as (address, token):
+                    results[trials] = _look(address, token, paths, repeats=arguments.repeats)
+    if not results:
+        return 0
     text = _table(results, jobs=arguments.jobs)
     print(text)
     report.write_json("pages.json", {str(trials): found for trials, found in results.items()})
@@ -70,11 +67,53 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
+def _directory(kept: Path | None, trials: int) -> Iterator[Path]:
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="tilefarm-bench-") as passing:
+            yield Path(passing)
+    else:
+        directory = kept / str(trials)
+        directory.mkdir(parents=True, exist_ok=True)
+        yield directory
+
+
+def _filled(url: str, *, jobs_count: int, trials: int) -> Sequence[Task]:
+    """The tasks of the long job and of another one; an empty database is filled first."""
+    upgrade(url)
+    engine = connect(url, pool_size=1)
+    with reading(engine) as session:
+        empty = not count_by_state(session)
+    if empty:
+        fill(url, jobs=jobs_count, trials=trials)
+    with reading(engine) as session:
+        jobs = [JobFilter(text="the long search"), JobFilter(descending=False)]
+        ids = [page_of_jobs(session, wanted, limit=1, offset=0)[0].id for wanted in jobs]
+        found = tasks_of_jobs(session, ids)
+    engine.dispose()
+    return sorted(found, key=lambda task: ids.index(task.job_id))
+
+
+def _paths(tasks: Sequence[Task]) -> dict[str, str]:
+    long, other = tasks
+    return {
+        "jobs": "/",
+        "jobs by speed-up": "/?sort=-speedup",
+        "job": f"/jobs/{long.job_id}",
+        "task": f"/tasks/{long.id}",
+        "trial": "/trials/1",
+        "failures": "/failures",
+        "fleet": "/fleet",
+        "records": "/records",
+        "compare": f"/compare?job={long.job_id}&job={other.job_id}",
+    }
+
+
+@contextmanager
 def serving(url: str, directory: Path) -> Iterator[tuple[str, str]]:
     """The API on a free port, and a token that may look at all."""
     engine = connect(url, pool_size=1)
     with transaction(engine) as session:
-        token = create_token(session, "bench", scopes=["jobs:read", "records:read"])
+        token = create_token(session, f"bench-{secrets.token_hex(4)}", scopes=["jobs:read", "records:read"])
     engine.dispose()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -1,13 +1,14 @@
 """Several jobs, or their strategies, on one axis: weighted latencies by trial, by time, at equal budgets."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from db.curves import improvements, trial_numbers
@@ -20,6 +21,7 @@ from services.api.schemas import JobSummary
 from services.api.views import job_summaries
 from services.dashboard.history import weighted_history
 from services.dashboard.page import PageRoute, page
+from services.dashboard.remembered import Kept, KeptDep
 from services.dashboard.tables import Form, table
 from services.dashboard.viewer import JobsViewer
 
@@ -70,10 +72,11 @@ def compare_page(
     request: Request,
     who: JobsViewer,
     engine: EngineDep,
+    kept: KeptDep,
     job: _Asked = None,
     by: Annotated[str, Query(pattern="^(job|strategy)$")] = "job",
 ) -> Response:
-    courses = _asked_courses(engine, job)
+    courses = _asked_courses(engine, job, kept)
     budget = _common_budget(courses)
     return page(
         "compare.html",
@@ -92,12 +95,14 @@ def compare_page(
 
 
 @data.get("/compare.{form}")
-def compare_table(form: Form, who: JobsViewer, engine: EngineDep, job: _Asked = None) -> Response:
+def compare_table(
+    form: Form, who: JobsViewer, engine: EngineDep, kept: KeptDep, job: _Asked = None
+) -> Response:
     """The steps of every job's line."""
     del who
 
     def rows() -> Iterator[Mapping[str, Any]]:
-        for course in _asked_courses(engine, job):
+        for course in _asked_courses(engine, job, kept):
             line = _line(course)
             steps = zip(course.numbers, course.at_secs, course.latencies_secs, strict=True)
             for number, at_secs, secs in steps:
@@ -109,10 +114,12 @@ def compare_table(form: Form, who: JobsViewer, engine: EngineDep, job: _Asked = 
 
 
 @data.get("/compared.{form}")
-def compared_table(form: Form, who: JobsViewer, engine: EngineDep, job: _Asked = None) -> Response:
+def compared_table(
+    form: Form, who: JobsViewer, engine: EngineDep, kept: KeptDep, job: _Asked = None
+) -> Response:
     """A row for each job, at the budget that all have and at its end."""
     del who
-    courses = _asked_courses(engine, job)
+    courses = _asked_courses(engine, job, kept)
     budget = _common_budget(courses)
     names = (
         *("id", "name", "state", "strategy", "seed", "weighted_latency_secs"),
@@ -128,10 +135,12 @@ def compared_table(form: Form, who: JobsViewer, engine: EngineDep, job: _Asked =
 
 
 @data.get("/strategies.{form}")
-def strategies_table(form: Form, who: JobsViewer, engine: EngineDep, job: _Asked = None) -> Response:
+def strategies_table(
+    form: Form, who: JobsViewer, engine: EngineDep, kept: KeptDep, job: _Asked = None
+) -> Response:
     """The points of every strategy's line, and what it lies between."""
     del who
-    courses = _asked_courses(engine, job)
+    courses = _asked_courses(engine, job, kept)
     rows = (
         {"strategy": each.name, "jobs": each.jobs, "trial": number}
         | {"median_secs": median, "least_secs": least, "most_secs": most}
@@ -171,23 +180,23 @@ def _common_budget(courses: Sequence[Course]) -> int:
     return min((course.trials for course in courses), default=0)
 
 
-def _asked_courses(engine: EngineDep, job: Sequence[str] | None) -> list[Course]:
+def _asked_courses(engine: Engine, job: Sequence[str] | None, kept: Kept) -> list[Course]:
     asked = list(dict.fromkeys(job or []))
     with reading(engine) as session:
         found = {each.id: each for each in jobs_of(session, asked)}
         missing = [each for each in asked if each not in found]
         if missing:
             raise NotFoundError("job_not_found", f"There is no job {missing[0]}.")
-        return _courses(session, [found[each] for each in asked])
+        return _courses(session, [found[each] for each in asked], kept)
 
 
-def _courses(session: Session, jobs: list[Job]) -> list[Course]:
+def _courses(session: Session, jobs: list[Job], kept: Kept) -> list[Course]:
     courses = []
     for job, summary in zip(jobs, job_summaries(session, jobs), strict=True):
         tasks = tasks_of_jobs(session, [job.id])
         searches = {task.search_id for task in tasks}
         steps = weighted_history(tasks, improvements(session, searches))
-        numbers = trial_numbers(session, searches, [step.trial_id for step in steps])
+        numbers = _numbers(session, job.id, searches, [step.trial_id for step in steps], kept)
         begin = job.started_at or job.created_at
         courses.append(
             Course(
@@ -198,6 +207,17 @@ def _courses(session: Session, jobs: list[Job]) -> list[Course]:
             )
         )
     return courses
+
+
+def _numbers(
+    session: Session, job_id: str, searches: Collection[int], trial_ids: Sequence[int], kept: Kept
+) -> dict[int, int]:
+    """Which trial of the job's searches each of these is; counted once, for it never changes."""
+
+    def count(_before: dict[int, int] | None) -> dict[int, int]:
+        return trial_numbers(session, searches, trial_ids)
+
+    return kept.drawn.get(("numbers", job_id), tuple(trial_ids), count)
 
 
 def _line(course: Course) -> dict[str, Any]:
