@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, insert, select
+from sqlalchemy import Select, bindparam, func, insert, select
 from sqlalchemy.orm import Session
 
 from db.states import RecordState
@@ -118,47 +118,15 @@ def current_records(
     session: Session, *, target_key: str, tvm_version: str, shashes: Collection[str]
 ) -> list[Record]:
     """The newest published record of each workload: exactly this target, exactly this TVM."""
-    newest = (
-        select(func.max(RecordRow.id))
-        .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
-        .join(TargetRow, TargetRow.id == RecordRow.target_id)
-        .where(
-            TargetRow.key == target_key,
-            RecordRow.tvm_version == tvm_version,
-            WorkloadRow.tvm_version == tvm_version,
-            WorkloadRow.shash.in_(shashes),
-            RecordRow.state == RecordState.PUBLISHED,
-        )
-        .group_by(RecordRow.workload_id)
-    )
-    return _records(session, _query().where(RecordRow.id.in_(newest)).order_by(RecordRow.id))
+    asked = {"target_key": target_key, "tvm_version": tvm_version, "shashes": list(shashes)}
+    return _records(session, _CURRENT, asked)
 
 
 def near_records(session: Session, shashes: Collection[str]) -> list[Near]:
     """What there is for these workloads elsewhere, the newest first; one for each target and TVM version."""
-    newest = (
-        select(
-            func.max(RecordRow.id).label("record_id"),
-            RecordRow.workload_id,
-            RecordRow.target_id,
-            RecordRow.tvm_version,
-        )
-        .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
-        .where(WorkloadRow.shash.in_(shashes), RecordRow.state == RecordState.PUBLISHED)
-        .group_by(RecordRow.workload_id, RecordRow.target_id, RecordRow.tvm_version)
-        .subquery()
-    )
-    statement = (
-        select(
-            newest.c.record_id, WorkloadRow.shash, TargetRow.canonical, TargetRow.key, newest.c.tvm_version
-        )
-        .join(WorkloadRow, WorkloadRow.id == newest.c.workload_id)
-        .join(TargetRow, TargetRow.id == newest.c.target_id)
-        .order_by(newest.c.record_id.desc())
-    )
     return [
         Near(record_id=record_id, shash=shash, target=target, target_key=key, tvm_version=tvm_version)
-        for record_id, shash, target, key, tvm_version in session.execute(statement)
+        for record_id, shash, target, key, tvm_version in session.execute(_NEAR, {"shashes": list(shashes)})
     ]
 
 
@@ -220,7 +188,59 @@ def _query() -> Select[RecordRow, WorkloadRow, TargetRow]:
     )
 
 
-def _records(session: Session, statement: Select[RecordRow, WorkloadRow, TargetRow]) -> list[Record]:
+def _current() -> Select[RecordRow, WorkloadRow, TargetRow]:
+    newest = (
+        select(func.max(RecordRow.id))
+        .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
+        .join(TargetRow, TargetRow.id == RecordRow.target_id)
+        .where(
+            TargetRow.key == bindparam("target_key"),
+            RecordRow.tvm_version == bindparam("tvm_version"),
+            WorkloadRow.tvm_version == bindparam("tvm_version"),
+            WorkloadRow.shash.in_(bindparam("shashes", expanding=True)),
+            RecordRow.state == RecordState.PUBLISHED,
+        )
+        .group_by(RecordRow.workload_id)
+    )
+    return _query().where(RecordRow.id.in_(newest)).order_by(RecordRow.id)
+
+
+def _near() -> Select[int, str, dict[str, Any], str, str]:
+    newest = (
+        select(
+            func.max(RecordRow.id).label("record_id"),
+            RecordRow.workload_id,
+            RecordRow.target_id,
+            RecordRow.tvm_version,
+        )
+        .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
+        .where(
+            WorkloadRow.shash.in_(bindparam("shashes", expanding=True)),
+            RecordRow.state == RecordState.PUBLISHED,
+        )
+        .group_by(RecordRow.workload_id, RecordRow.target_id, RecordRow.tvm_version)
+        .subquery()
+    )
+    return (
+        select(
+            newest.c.record_id, WorkloadRow.shash, TargetRow.canonical, TargetRow.key, newest.c.tvm_version
+        )
+        .join(WorkloadRow, WorkloadRow.id == newest.c.workload_id)
+        .join(TargetRow, TargetRow.id == newest.c.target_id)
+        .order_by(newest.c.record_id.desc())
+    )
+
+
+#: Made once: to put them together takes longer than to run them, and lookups ask thousands of times a day.
+_CURRENT = _current()
+_NEAR = _near()
+
+
+def _records(
+    session: Session,
+    statement: Select[RecordRow, WorkloadRow, TargetRow],
+    values: Mapping[str, Any] | None = None,
+) -> list[Record]:
     return [
         Record(
             id=row.id,
@@ -244,5 +264,5 @@ def _records(session: Session, statement: Select[RecordRow, WorkloadRow, TargetR
             signing_key_id=row.signing_key_id,
             created_at=row.created_at,
         )
-        for row, workload, target in session.execute(statement)
+        for row, workload, target in session.execute(statement, values)
     ]

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Select, or_, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from db.clock import utc_now
@@ -76,17 +76,13 @@ def adopt_token(session: Session, name: str, token: str, *, scopes: Collection[s
 
 def find_token(session: Session, token: str) -> Token | None:
     """The token, if it is neither revoked nor expired."""
-    return valid_token(session, TokenRow.token_sha256 == token_sha256(token))
+    row = session.scalars(_FIND, {"token_sha256": token_sha256(token)}).first()
+    return None if row is None else _token(row)
 
 
 def valid_token(session: Session, which: ColumnElement[bool]) -> Token | None:
     """The token of a condition, if it is neither revoked nor expired."""
-    statement = _tokens().where(
-        which,
-        TokenRow.revoked_at.is_(None),
-        or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > utc_now()),
-    )
-    row = session.scalars(statement).first()
+    row = session.scalars(_valid(which)).first()
     return None if row is None else _token(row)
 
 
@@ -108,6 +104,18 @@ def _check(scopes: Collection[str]) -> None:
 
 def _tokens() -> Select[TokenRow]:
     return select(TokenRow)
+
+
+def _valid(which: ColumnElement[bool]) -> Select[TokenRow]:
+    return _tokens().where(
+        which,
+        TokenRow.revoked_at.is_(None),
+        or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > utc_now()),
+    )
+
+
+#: Made once: every request asks it.
+_FIND = _valid(TokenRow.token_sha256 == bindparam("token_sha256"))
 
 
 def _token(row: TokenRow) -> Token:

@@ -4,7 +4,7 @@ Reading is by scope. Changing a job takes `jobs:write` and being its owner, or `
 every other scope.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends
@@ -38,10 +38,10 @@ def has_scope(token: Token, scope: str) -> bool:
     return scope in token.scopes or "admin" in token.scopes
 
 
-def require(scope: str) -> Callable[[Token], Token]:
+def require(scope: str) -> Callable[[Token], Awaitable[Token]]:
     """A dependency: the request's token, which has the scope."""
 
-    def check(token: Annotated[Token, Depends(authenticated)]) -> Token:
+    async def check(token: Annotated[Token, Depends(authenticated)]) -> Token:
         if not has_scope(token, scope):
             raise ForbiddenError("missing_scope", f"the token lacks the scope {scope}")
         return token

@@ -1,4 +1,7 @@
-"""What handlers share, made once by the app: settings, engine, intake, event poller."""
+"""What handlers share, made once by the app: settings, engine, intake, event poller.
+
+They wait for nothing, so they are coroutines: a plain function would take a thread of the pool each.
+"""
 
 from typing import Annotated, Any
 
@@ -15,27 +18,27 @@ def _state(request: Request, name: str) -> Any:
     return getattr(request.app.state, name)
 
 
-def _settings(request: Request) -> ApiSettings:
+async def _settings(request: Request) -> ApiSettings:
     settings: ApiSettings = _state(request, "settings")
     return settings
 
 
-def _engine(request: Request) -> Engine:
+async def _engine(request: Request) -> Engine:
     engine: Engine = _state(request, "engine")
     return engine
 
 
-def _intake(request: Request) -> Intake:
+async def _intake(request: Request) -> Intake:
     intake: Intake = _state(request, "intake")
     return intake
 
 
-def _events(request: Request) -> EventPoller:
+async def _events(request: Request) -> EventPoller:
     events: EventPoller = _state(request, "events")
     return events
 
 
-def _traffic(request: Request) -> LookupTraffic:
+async def _traffic(request: Request) -> LookupTraffic:
     traffic: LookupTraffic = _state(request, "lookup_traffic")
     return traffic
 

@@ -23,6 +23,8 @@ class Applied:
 
     #: IRModule equal to the asked one, with block names that the schedule's trace knows.
     module: Any
+    #: The PrimFunc of `module`.
+    func: Any
     #: tvm.s_tir.Schedule of `module`.
     schedule: Any
     record: Record
@@ -32,13 +34,12 @@ class Applied:
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
         from tvm.s_tir.meta_schedule.database import TuningRecord, Workload
 
-        (_, func) = module.prim_funcs(self.module)[0]
         return TuningRecord(
             trace=self.schedule.trace,
             workload=Workload(self.module),
             run_secs=list(self.record.run_secs),
             target=target,
-            args_info=ArgInfo.from_prim_func(func),
+            args_info=ArgInfo.from_prim_func(self.func),
         )
 
 
@@ -54,9 +55,8 @@ def apply(record: Record, workload: module.Workload) -> Applied:
     if not module.equal(stored, workload.module):
         raise ModuleError("the record's module is another one with the same hash")
     check_trace(record.trace)
+    # What was equal in canonical form is the asked function once it has the asked attributes.
     func = module.restored(stored["main"], workload.asked)
-    if not module.equal(func, workload.asked):
-        raise ModuleError("the record's function is not the asked one")
     return _applied(record, record.trace, func, workload.name)
 
 
@@ -78,4 +78,4 @@ def _applied(record: Record, steps: Any, func: Any, name: str) -> Applied:
         steps = trace.renamed(steps, name)
     schedule = tvm.s_tir.Schedule(base, debug_mask="none", error_render_level="none")
     tvm.s_tir.Trace.apply_json_to_schedule(steps, schedule)
-    return Applied(module=base, schedule=schedule, record=record)
+    return Applied(module=base, func=func, schedule=schedule, record=record)

@@ -11,9 +11,9 @@ import json
 import logging
 import os
 import re
-import tempfile
 import time
 import zlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,16 @@ from typing import Any
 from tilefarm import target as targets
 from tilefarm.answers import Missing, Record, parse_record
 from tilefarm.errors import BadAnswerError, TargetError
+from tilefarm.kept_misses import KeptMisses
+from tilefarm.whole import write_whole
 
 DEFAULT_MAX_BYTES = 256 << 20
 #: No single answer is larger, inflated: what a file says is not believed.
 _MAX_ANSWER_BYTES = 64 << 20
 #: Files are spread over so many directories; each may fill its share of the whole.
 _SHARDS = 64
+#: By so much clocks of hosts that share a directory may differ.
+_CLOCK_SECS = 60.0
 #: A temporary file that is older was left by a process that died.
 _ABANDONED_SECS = 3600.0
 _PROFILE = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -43,6 +47,7 @@ class Kept:
 class DiskCache:
     def __init__(self, directory: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._directory = directory
+        self._misses = KeptMisses(directory / "misses")
         self._shard_bytes = max_bytes // _SHARDS
 
     @classmethod
@@ -56,32 +61,39 @@ class DiskCache:
         path = self._path(question)
         body = _read(path)
         if not isinstance(body, dict):
-            return None
+            missed = self._misses.get(question)
+            return None if missed is None else _kept(*missed)
         try:
             age_secs = time.time() - path.stat().st_mtime
-            if body.get("question") != question or age_secs < -60:
+            if body.get("question") != question:
                 return None
-            if "record" in body:
-                return Kept(answer=parse_record(body["record"], tvm_version), age_secs=max(age_secs, 0.0))
+            return _kept(parse_record(body.get("record"), tvm_version), age_secs)
         except (OSError, BadAnswerError):
             return None
-        nearest = body.get("nearest")
-        answer = Missing(nearest=nearest if isinstance(nearest, str) else None)
-        return Kept(answer=answer, age_secs=max(age_secs, 0.0))
 
-    def write(self, question: str, answer: Record | Missing) -> None:
-        body: dict[str, Any] = {"question": question}
-        if isinstance(answer, Record):
-            body["record"] = answer.as_json()
-            self._store(self._path(question), body)
-        else:
-            body["nearest"] = answer.nearest
-            self._store_small(self._path(question), body)
+    def write(self, found: Mapping[str, Record | Missing]) -> None:
+        """Answers by question."""
+        misses = {question: answer for question, answer in found.items() if isinstance(answer, Missing)}
+        for question, answer in found.items():
+            if isinstance(answer, Record):
+                body = {"question": question, "record": answer.as_json()}
+                self._store(self._path(question), body)
+            else:
+                with contextlib.suppress(OSError):
+                    self._path(question).unlink(missing_ok=True)
+        if misses and self._shard_bytes:
+            self._misses.add(misses)
 
-    def confirm(self, question: str) -> None:
-        """The service said today that the kept answer still holds."""
-        with contextlib.suppress(OSError):
-            os.utime(self._path(question))
+    def confirm(self, questions: Collection[str]) -> None:
+        """The service said today that the kept answers still hold."""
+        missed = []
+        for question in questions:
+            try:
+                os.utime(self._path(question))
+            except OSError:
+                missed.append(question)
+        if missed:
+            self._misses.confirm(missed)
 
     def read_profile(self, name: str) -> dict[str, Any] | None:
         """The canonical target of a profile, as the service told it last."""
@@ -112,27 +124,10 @@ class DiskCache:
         except OSError as error:
             _log.debug("an answer was not kept in %s: %s", self._directory, error)
 
-    def _store_small(self, path: Path, body: dict[str, Any]) -> None:
-        """A compile waits for these, one for each function that it misses: no look around, no second name.
 
-        A reader that comes too early finds a content that is not what its hash says: no answer.
-        """
-        if int(path.name[8:10], 16) == 0:  # one in 256 pays for the room of all
-            self._store(path, body)
-            return
-        content = _content(body)
-        if len(content) > self._shard_bytes:
-            return
-        try:
-            try:
-                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            except FileNotFoundError:
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(handle, "wb", buffering=0) as file:
-                file.write(content)
-        except OSError as error:
-            _log.debug("a miss was not kept in %s: %s", self._directory, error)
+def _kept(answer: Record | Missing, age_secs: float) -> Kept | None:
+    """None where it comes from the future: this host's clock was wrong, or is."""
+    return None if age_secs < -_CLOCK_SECS else Kept(answer=answer, age_secs=max(age_secs, 0.0))
 
 
 def usage(cache_dir: Path) -> tuple[int, int]:
@@ -143,19 +138,6 @@ def usage(cache_dir: Path) -> tuple[int, int]:
             size_bytes += path.stat().st_size
             count += 1
     return count, size_bytes
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """All of it or nothing, whoever else writes the same file. Raises OSError."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _content(body: dict[str, Any]) -> bytes:

@@ -7,6 +7,7 @@ of paths. Whether the module means the asked one is decided later, by structural
 
 import json
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
 
 from tilefarm.errors import ModuleError
@@ -22,7 +23,9 @@ _PREFIXES = ("prim.", "tirx.", "s_tir.", "ir.", "relax.")
 _REFUSED = frozenset({"ir.EnvFunc"})
 #: Node types that hold one string.
 _NAMED = frozenset({"ir.Op", "ir.SourceName"})
+_NO_FIELDS = _REFERENCES | _NAMED
 _NESTED = (list, dict)
+_NO_NUMBERS: frozenset[str] = frozenset()
 #: Integer fields that are numbers, not references (TVM's reflection writes both as integers).
 _NUMBERS = {
     "ir.FloatImm": {"value"},
@@ -70,7 +73,7 @@ def moved(node: dict[str, Any], by: int) -> dict[str, Any]:
         return {"type": kind, "data": [reference + by for reference in data]}
     if kind in _PLAIN or kind in _NAMED or type(data) is not dict:
         return node
-    numbers = _NUMBERS.get(kind, ())
+    numbers = _NUMBERS.get(kind, _NO_NUMBERS)
     fields = {
         name: value + by if type(value) is int and name not in numbers else value
         for name, value in data.items()
@@ -84,44 +87,48 @@ def _check_paths(nodes: list[Any]) -> None:
     paths: list[int] = []
     for index, node in enumerate(nodes):
         depth, path_count = 0, 1
-        for reference in _references(node, index):
-            if not 0 <= reference < index:
-                raise ModuleError(f"node {index} refers to node {reference}, which does not stand before it")
-            depth = max(depth, depths[reference])
-            path_count += paths[reference]
-        if depth >= MAX_DEPTH or path_count > MAX_PATHS:
-            raise ModuleError(f"node {index} is nested too deep or shared too often")
+        # Half of all nodes are leaves.
+        if _type(node) not in _PLAIN:
+            for reference in _references(node, index):
+                if not 0 <= reference < index:
+                    raise ModuleError(f"node {index} refers to node {reference}, which is not before it")
+                depth = max(depth, depths[reference])
+                path_count += paths[reference]
+            if depth >= MAX_DEPTH or path_count > MAX_PATHS:
+                raise ModuleError(f"node {index} is nested too deep or shared too often")
         depths.append(depth + 1)
         paths.append(path_count)
 
 
 def _references(node: Any, index: int) -> list[int]:
+    """Of a node that is no leaf."""
     kind = _type(node)
-    if kind in _PLAIN:
-        return []
-    data = node.get("data") if isinstance(node, dict) else None
+    data = None if kind is None else node.get("data")
+    if type(data) is dict and kind not in _NO_FIELDS and _is_module_part(kind):
+        return _field_references(data, _NUMBERS.get(kind or "", _NO_NUMBERS), index)
     if kind in _REFERENCES:
         if type(data) is not list or any(type(value) is not int for value in data):
             raise ModuleError(f"node {index} refers to something that is no node")
         return data
-    if kind is None or kind in _REFUSED or not kind.startswith(_PREFIXES):
+    if not _is_module_part(kind):
         raise ModuleError(f"node {index} has a type that no module needs: {kind!r}")
-    if kind in _NAMED:
-        if not isinstance(data, str):
-            raise ModuleError(f"node {index} ({kind}) is no name")
+    if kind in _NAMED and isinstance(data, str):
         return []
-    if type(data) is dict:
-        return _field_references(data, _NUMBERS.get(kind), index)
-    if data is not None:
-        raise ModuleError(f"node {index} ({kind}) does not hold fields")
+    if kind in _NAMED or data is not None:
+        raise ModuleError(f"node {index} ({kind}) does not hold what it should")
     return []
 
 
-def _field_references(fields: dict[str, Any], numbers: Collection[str] | None, index: int) -> list[int]:
+@lru_cache(maxsize=256)
+def _is_module_part(kind: str | None) -> bool:
+    return kind is not None and kind.startswith(_PREFIXES) and kind not in _REFUSED
+
+
+def _field_references(fields: dict[str, Any], numbers: Collection[str], index: int) -> list[int]:
     found = []
     for name, value in fields.items():
         if type(value) is int:
-            if numbers is None or name not in numbers:
+            if name not in numbers:
                 found.append(value)
         elif type(value) in _NESTED:
             raise ModuleError(f"node {index}: field {name!r} is nested")
@@ -129,8 +136,8 @@ def _field_references(fields: dict[str, Any], numbers: Collection[str] | None, i
 
 
 def _type(node: Any) -> str | None:
-    kind = node.get("type") if isinstance(node, dict) else None
-    return kind if isinstance(kind, str) else None
+    kind = node.get("type") if type(node) is dict else None
+    return kind if type(kind) is str else None
 
 
 def _is_int(value: Any) -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 
 from tilefarm import target as targets
 from tilefarm.answers import Answer, Missing, Record, Unanswered, digest, parse_record
-from tilefarm.cache import write_whole
 from tilefarm.errors import BadAnswerError, LockError, TargetError
+from tilefarm.whole import write_whole
 
 _FORMAT = "tilefarm-lock/1"
 

@@ -164,17 +164,19 @@ class Lookups:
         return dict(answers)
 
     def _keep(self, batch: _Batch, answers: Mapping[str, Answer], *, confirmed: bool) -> None:
-        for shash, answer in answers.items():
-            if isinstance(answer, Unanswered):
-                continue
-            question = question_key(batch.target_key, batch.tvm_version, shash)
+        found = {
+            question_key(batch.target_key, batch.tvm_version, shash): answer
+            for shash, answer in answers.items()
+            if not isinstance(answer, Unanswered)
+        }
+        for question, answer in found.items():
             self._remember(question, answer, REMEMBER_MISS_SECS)
-            if self._cache is None:
-                continue
-            if confirmed:
-                self._cache.confirm(question)
-            else:
-                self._cache.write(question, answer)
+        if self._cache is None:
+            return
+        if confirmed:
+            self._cache.confirm(found)
+        else:
+            self._cache.write(found)
 
     def _remember(self, question: str, answer: Answer, miss_secs: float) -> None:
         """A record stays this process's for good: one compile gets one answer."""

@@ -17,11 +17,11 @@ from tilefarm import graph, module, saving
 from tilefarm import target as targets
 from tilefarm.answers import Answer, Missing, Unanswered
 from tilefarm.background import Background
-from tilefarm.cache import write_whole
 from tilefarm.errors import ModuleError
 from tilefarm.miss import MAX_TRIALS, Miss, OnMiss, submit_command, tell
 from tilefarm.submitting import Submitter, Wanted
 from tilefarm.visible import LastCompiled
+from tilefarm.whole import write_whole
 
 #: Modules held until their compile is over.
 _MAX_UNKEPT = 256

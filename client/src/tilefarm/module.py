@@ -80,14 +80,10 @@ def canonical(func: Any) -> Any:
 
 
 def restored(func: Any, asked: Any) -> Any:
-    """`func` with exactly the attributes of the asked function."""
-    wanted = dict(asked.attrs.items()) if asked.attrs else {}
-    for name in list(func.attrs.keys()) if func.attrs else []:
-        if name not in wanted:
-            func = func.without_attr(name)
-    for name, value in wanted.items():
-        func = func.with_attr(name, value)
-    return func
+    """A PrimFunc of the parameters and body of `func`, with exactly the attributes of the asked one."""
+    import tvm
+
+    return tvm.tirx.PrimFunc(func.params, func.body, func.ret_type, asked.attrs)
 
 
 def structural_hash(mod: Any) -> str:

@@ -10,9 +10,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from tilefarm.cache import write_whole
 from tilefarm.errors import TvmPairError
 from tilefarm.settings import Settings
+from tilefarm.whole import write_whole
 
 #: Tried by this release's tests.
 _GOOD = frozenset({("0.27.0.post1", "0.1.14.post1")})

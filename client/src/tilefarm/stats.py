@@ -1,7 +1,7 @@
 """What a RemoteDatabase was asked, and what came of it. It measures; it decides nothing."""
 
-import dataclasses
 import threading
+from collections import defaultdict
 from dataclasses import dataclass
 
 
@@ -46,24 +46,23 @@ class Counters:
     def __init__(self, *, total: "Counters | None" = None) -> None:
         """What is added here is added to `total` as well."""
         self._lock = threading.Lock()
-        self._stats = Stats()
+        self._counts: defaultdict[str, float] = defaultdict(float)
         self._total = total
 
     def add(self, **counts: float) -> None:
         """`counts` are fields of Stats."""
         with self._lock:
-            now = self._stats
-            self._stats = dataclasses.replace(
-                now, **{name: getattr(now, name) + count for name, count in counts.items()}
-            )
+            for name, count in counts.items():
+                self._counts[name] += count
         if self._total is not None:
             self._total.add(**counts)
 
     def restart(self) -> "Counters":
         """From zero, as after a fork; what adds to it still does."""
-        self._lock, self._stats = threading.Lock(), Stats()
+        self._lock, self._counts = threading.Lock(), defaultdict(float)
         return self
 
     def snapshot(self) -> Stats:
         with self._lock:
-            return self._stats
+            counts = dict(self._counts)
+        return Stats(total_secs=counts.pop("total_secs", 0.0), **{name: int(n) for name, n in counts.items()})

@@ -3,10 +3,12 @@
 import gzip
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import ValidationError
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from checks.target_family import NearRule, distance, near_by
@@ -18,6 +20,8 @@ from services.api.auth import AnyToken, RecordsReader
 from services.api.deps import EngineDep, IntakeDep, SettingsDep, TrafficDep
 from services.api.errors import InvalidError, NotFoundError
 from services.api.ids import ProfileName
+from services.api.intake import Intake
+from services.api.lookup_traffic import LookupTraffic
 from services.api.record_views import found_record, lookup_etag, near_record
 from services.api.schemas_records import (
     FoundRecord,
@@ -28,34 +32,40 @@ from services.api.schemas_records import (
     ProfileList,
     ProfileView,
 )
+from services.api.settings import ApiSettings
 from services.api.targets import AskOnDemand, NamedTarget, resolve
 
 router = APIRouter(prefix="/v1", tags=["lookup"])
 _WORTH_COMPRESSING_BYTES = 1_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared:
     """What both forms of the question need besides it."""
 
-    def __init__(
-        self,
-        token: RecordsReader,
-        engine: EngineDep,
-        intake: IntakeDep,
-        settings: SettingsDep,
-        traffic: TrafficDep,
-        accept_encoding: Annotated[str, Header(include_in_schema=False)] = "",
-    ) -> None:
-        del token
-        self.engine = engine
-        self.intake = intake
-        self.settings = settings
-        self.traffic = traffic
-        self.accept_encoding = accept_encoding
+    engine: Engine
+    intake: Intake
+    settings: ApiSettings
+    traffic: LookupTraffic
+    accept_encoding: str
+
+
+async def _shared(
+    token: RecordsReader,
+    engine: EngineDep,
+    intake: IntakeDep,
+    settings: SettingsDep,
+    traffic: TrafficDep,
+    accept_encoding: Annotated[str, Header(include_in_schema=False)] = "",
+) -> _Shared:
+    del token
+    return _Shared(
+        engine=engine, intake=intake, settings=settings, traffic=traffic, accept_encoding=accept_encoding
+    )
 
 
 @router.post("/lookup", response_model=LookupAnswer)
-def look_up(body: Lookup, shared: Annotated[_Shared, Depends()]) -> Response:
+def look_up(body: Lookup, shared: Annotated[_Shared, Depends(_shared)]) -> Response:
     """The current published records of many workloads at once, and for each miss what there is instead."""
     answer = _answer(body, shared)
     return _response(answer, _etag(answer, body.tvm_version), shared.accept_encoding)
@@ -65,7 +75,7 @@ def look_up(body: Lookup, shared: Annotated[_Shared, Depends()]) -> Response:
     "/lookup", response_model=LookupAnswer, responses={304: {"description": "Nothing of it has changed."}}
 )
 def look_up_again(
-    shared: Annotated[_Shared, Depends()],
+    shared: Annotated[_Shared, Depends(_shared)],
     target: Annotated[str, Query(max_length=8_000, description="a profile, a tag, or a target as JSON")],
     tvm_version: Annotated[str, Query(max_length=40)],
     workloads: Annotated[str, Query(max_length=200_000, description="structural hashes, a comma list")] = "",
@@ -110,7 +120,7 @@ def _answer(body: Lookup, shared: _Shared) -> LookupAnswer:
         target_key=target.key,
         records=found,
         near=nearest,
-        missing=[_missing(shash, near, target, body.tvm_version) for shash in missing],
+        missing=_missing(missing, near, target, body.tvm_version),
     )
 
 
@@ -225,15 +235,28 @@ def _profiles(engine: EngineDep, settings: SettingsDep) -> list[ProfileView]:
         ]
 
 
-def _missing(shash: str, near: Iterable[Near], target: NamedTarget, tvm_version: str) -> Missing:
-    there = [found for found in near if found.shash == shash]
+def _missing(
+    shashes: Iterable[str], near: Iterable[Near], target: NamedTarget, tvm_version: str
+) -> list[Missing]:
+    asked = f"{json.dumps(target.canonical, sort_keys=True)} and TVM {tvm_version}"
+    there: dict[str, list[Near]] = {}
+    for found in near:
+        there.setdefault(found.shash, []).append(found)
+    return [
+        Missing(
+            shash=shash,
+            nearest=_words(there.get(shash, []), target),
+            hint=f"no record of {shash} for {asked}; `tilefarm submit` its module to tune it",
+        )
+        for shash in shashes
+    ]
+
+
+def _words(there: list[Near], target: NamedTarget) -> str | None:
+    """What there is instead of a workload's record."""
     same_target = next((found for found in there if found.target_key == target.key), None)
     if same_target is not None:
-        nearest = f"TVM {same_target.tvm_version}, same target"
-    elif there:
-        nearest = f"TVM {there[0].tvm_version}, target {json.dumps(there[0].target, sort_keys=True)}"
-    else:
-        nearest = None
-    form = json.dumps(target.canonical, sort_keys=True)
-    hint = f"no record of {shash} for {form} and TVM {tvm_version}; `tilefarm submit` its module to tune it"
-    return Missing(shash=shash, nearest=nearest, hint=hint)
+        return f"TVM {same_target.tvm_version}, same target"
+    if there:
+        return f"TVM {there[0].tvm_version}, target {json.dumps(there[0].target, sort_keys=True)}"
+    return None
