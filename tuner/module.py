@@ -22,6 +22,8 @@ _DTYPES = frozenset(
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 _SERIAL = 0
+#: At its end, a graph's JSON names the version that wrote it.
+_METADATA_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +65,18 @@ def save_module(mod: Any) -> str:
     tvm = load_tvm()
     obj = json.loads(strip_spans(tvm.ir.save_json(mod)))
     # Loading and saving once more drops the nodes that nothing names any longer.
-    return json.dumps(json.loads(tvm.ir.save_json(_loaded(json.dumps(obj)))), separators=(",", ":"))
+    return json.dumps(json.loads(tvm.ir.save_json(load_text(json.dumps(obj)))), separators=(",", ":"))
 
 
-def _loaded(text: str) -> Any:
-    """The object of JSON that this TVM wrote: load_json rewrites older ones first, for ten times the time."""
+def load_text(text: str) -> Any:
+    """The object of TVM's JSON; raises what TVM raises.
+
+    TVM's load_json rewrites what older versions wrote first, which takes ten times as long as the loading:
+    what this version wrote goes without.
+    """
+    tvm = load_tvm()
+    if tvm.__version__ not in text[-_METADATA_CHARS:]:
+        return tvm.ir.load_json(text)
     from tvm_ffi.serialization import from_json_graph_str
 
     return from_json_graph_str(text)

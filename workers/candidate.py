@@ -91,16 +91,16 @@ def _measure(
 
     limit = cut_off(policy, best_secs)
     with stages.stage("check", Outcome.RUN_ERROR):
-        probe_secs = timed_call(call, limit)
+        cold_secs = timed_call(call, limit)
         error = arguments.difference()
         if error is not None:
             raise Ended(Outcome.WRONG_OUTPUT, error)
     with stages.stage("measure", Outcome.RUN_ERROR):
         arguments.refill()
-        if probe_secs > _ONE_RUN_SHARE * policy.run_timeout_secs:
-            return [probe_secs]
-        probe_secs = probe(call, limit)
-        if limit is not None and probe_secs > limit.limit_secs:
+        if cold_secs > _ONE_RUN_SHARE * policy.run_timeout_secs:
+            return [cold_secs]
+        probe_secs = probe(call, limit, cold_secs=cold_secs)
+        if limit is not None and min(cold_secs, probe_secs) > limit.limit_secs:
             ratio = probe_secs / limit.limit_secs * policy.cut_off_ratio
             raise Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
         flush = None

@@ -69,6 +69,9 @@ class MeasurePolicy:
     #: A candidate whose fastest repeat is slower than this multiple of the search's best is known well enough
     #: after two repeats.
     clearly_slower_ratio: float = 2.0
+    #: The relative error may be larger for what is slower than the search's best, by this share of its
+    #: relative distance: what takes half as long again need not be known to a fiftieth.
+    distance_error_share: float = 0.2
     #: A cold probe slower than this multiple of the search's best ends the trial (cut_off).
     cut_off_ratio: float = 6.0
     #: Nothing below this is cut off: to start the threads of a kernel of a microsecond takes thirty times as
@@ -80,7 +83,7 @@ class MeasurePolicy:
     build_timeout_secs: float = 10.0
     #: A build ends sooner where it takes this multiple of the search's median build, and no less than
     #: slow_build_secs: what the compiler chews on so long is slow code.
-    slow_build_ratio: float = 8.0
+    slow_build_ratio: float = 4.0
     slow_build_secs: float = 1.0
     run_timeout_secs: float = 10.0
     memory_limit_bytes: int = 2 << 30

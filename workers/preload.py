@@ -8,6 +8,8 @@ from tuner.tvm_light import has_compiler, load_tvm
 
 load_tvm()
 
+import numpy.ma  # noqa: E402, F401 - TVM's evaluator asks for a median, which loads it: 30 ms on the device
+
 import workers.candidate  # noqa: E402 - after the light loader, on purpose
 import workers.detect_child  # noqa: E402 - the same
 import workers.reference_child  # noqa: E402 - the same

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tuner.module import load_text
 from tuner.target import make_target
 from tuner.tvm_light import load_tvm
 from workers.artifacts import LIBRARY_NAME
@@ -39,7 +40,7 @@ class Program:
 
 def load_module(text: str) -> Any:
     tvm = load_tvm()
-    module = tvm.ir.load_json(text)
+    module = load_text(text)
     if not isinstance(module, tvm.IRModule) or not module.functions:
         raise ProgramError("the workload is no IRModule with a function")
     return module

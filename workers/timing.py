@@ -15,13 +15,17 @@ from workers.messages import MeasurePolicy
 
 #: Below this the evaluator inside TVM counts, whose calls cost nothing; above it Python's clock does as well.
 _SHORT_CALL_SECS = 1e-3
-#: A probe beyond the limit is taken again so often: a short call may have met somebody else's time slice.
-_MOST_PROBES = 4
+#: A probe beyond the limit is taken again so often, unless they take long: a short call may have met somebody
+#: else's time slice.
+_MOST_PROBES, _PROBES_SECS = 4, 5e-3
 _MOST_CALLS = 100_000
 #: The first call, cold, may take so many times as long as a warm one; only beyond that its candidate is slow.
 _COLD_RATIO = 1.5
 #: Repeats end when they have taken this share of the run's time limit.
 _BUDGET_SHARE = 0.5
+#: Repeats that together took so many times `max_measure_ms` are enough, however few: their calls are so long
+#: that they hold many of a core's slow and fast moments.
+_LONG_RATIO = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +57,18 @@ def timed_call(call: Callable[[], None], limit: CutOff | None) -> float:
     return took
 
 
-def probe(call: Callable[[], None], limit: CutOff | None) -> float:
-    """Seconds of the fastest of a few warm calls; of the first, where that is within the limit."""
-    fastest = timed_call(call, limit)
+def probe(call: Callable[[], None], limit: CutOff | None, *, cold_secs: float = math.inf) -> float:
+    """Seconds of the fastest of a few warm calls; of the first, where that is within the limit.
+
+    `cold_secs`: of the call before; where that is within the limit, one is enough.
+    """
+    fastest = spent_secs = timed_call(call, limit)
     for _ in range(_MOST_PROBES - 1):
-        if limit is None or fastest <= limit.limit_secs:
+        if limit is None or min(fastest, cold_secs) <= limit.limit_secs or spent_secs > _PROBES_SECS:
             break
-        fastest = min(fastest, timed_call(call, limit))
+        again_secs = timed_call(call, limit)
+        spent_secs += again_secs
+        fastest = min(fastest, again_secs)
     return fastest
 
 
@@ -75,33 +84,48 @@ def repeats(
     """Seconds per call, one number for each repeat, until their mean is known well enough.
 
     `evaluate(number)` is the mean over `number` calls by TVM's own evaluator. `flush`, where the policy asks
-    for it, is called before every timed call. Repeats end when the relative standard error is below the
-    policy's target, when they have taken `max_measure_ms`, when the candidate is clearly slower than
-    `best_secs`, at `max_repeat`, or when the time limit comes near; there is always one.
+    for it, is called before every timed call. `estimate_secs` is of one warm call, and where a repeat is one
+    call it is the first of them. Repeats end when the relative standard error is below the policy's target,
+    which is looser for what is slower than `best_secs`; when they have taken `max_measure_ms` (the least
+    number of them too, where they are very long), when the candidate is clearly slower, at `max_repeat`, or
+    when the time limit comes near; there is always one.
     """
     number = 1 if flush is not None else _calls_per_repeat(estimate_secs, policy)
     budget_secs = _BUDGET_SHARE * policy.run_timeout_secs
-    began = time.perf_counter()
     run_secs: list[float] = []
+    began = time.perf_counter()
+    if flush is None and number == 1 and estimate_secs >= _SHORT_CALL_SECS:
+        # The estimate was such a repeat.
+        run_secs, began = [estimate_secs], began - estimate_secs
     while len(run_secs) < policy.max_repeat:
+        if run_secs:
+            spent_secs = time.perf_counter() - began
+            if _well_known(run_secs, best_secs, policy) or _clearly_slower(run_secs, best_secs, policy):
+                break
+            if _took_long(run_secs, spent_secs, policy):
+                break
+            if spent_secs + max(run_secs) * number > budget_secs:
+                break
         if flush is not None:
             flush()
         if flush is None and estimate_secs < _SHORT_CALL_SECS:
             run_secs.append(evaluate(number))
         else:
             run_secs.append(_mean_of_calls(call, number))
-        spent_secs = time.perf_counter() - began
-        if _well_known(run_secs, spent_secs, policy) or _clearly_slower(run_secs, best_secs, policy):
-            break
-        if spent_secs + max(run_secs) * number > budget_secs:
-            break
     return run_secs
 
 
-def _well_known(run_secs: list[float], spent_secs: float, policy: MeasurePolicy) -> bool:
+def _well_known(run_secs: list[float], best_secs: float | None, policy: MeasurePolicy) -> bool:
     if len(run_secs) < policy.min_repeat:
         return False
-    return spent_secs * 1e3 > policy.max_measure_ms or relative_error(run_secs) < policy.target_relative_error
+    distance = 0.0 if best_secs is None else min(run_secs) / best_secs - 1.0
+    error = max(policy.target_relative_error, policy.distance_error_share * distance)
+    return relative_error(run_secs) < error
+
+
+def _took_long(run_secs: list[float], spent_secs: float, policy: MeasurePolicy) -> bool:
+    ratio = 1.0 if len(run_secs) >= policy.min_repeat else _LONG_RATIO
+    return spent_secs * 1e3 > ratio * policy.max_measure_ms
 
 
 def _clearly_slower(run_secs: list[float], best_secs: float | None, policy: MeasurePolicy) -> bool:

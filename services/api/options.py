@@ -20,6 +20,7 @@ _POLICY_BOUNDS: dict[str, tuple[float, float]] = {
     "min_repeat_ms": (0, 1000),
     "max_measure_ms": (1, 60_000),
     "clearly_slower_ratio": (1, 1000),
+    "distance_error_share": (0, 10),
     "slow_build_ratio": (1, 1000),
     "slow_build_secs": (0.01, 600),
     "target_relative_error": (0.001, 1),

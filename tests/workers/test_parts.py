@@ -233,6 +233,28 @@ def test_what_is_clearly_slower_than_the_best_is_repeated_twice() -> None:
     assert run_secs == [3.1e-4, 2.9e-4]
 
 
+@pytest.mark.parametrize(("latency", "most"), [(1.05e-4, 10), (1.5e-4, 3)])
+def test_what_is_further_from_the_best_may_be_known_less_well(latency: float, most: int) -> None:
+    """The repeats differ by a tenth: too much near the best, enough half as much again above it."""
+    numbers = iter([latency, 1.1 * latency] * 5)
+    policy = MeasurePolicy(target_relative_error=0.01, max_repeat=10)
+    run_secs = repeats(
+        lambda: None, lambda _: next(numbers), estimate_secs=latency, policy=policy, best_secs=1e-4
+    )
+    assert len(run_secs) == most
+
+
+def test_a_repeat_of_one_call_counts_the_estimate_and_a_very_long_one_is_enough() -> None:
+    policy = MeasurePolicy(min_repeat=3, max_measure_ms=40.0, target_relative_error=1e-9)
+    called: list[int] = []
+    run_secs = repeats(
+        lambda: called.append(1), lambda _: 0.0, estimate_secs=0.05, policy=policy, best_secs=0.05
+    )
+    assert (run_secs[0], len(run_secs), len(called)) == (0.05, 3, 2)
+    assert repeats(lambda: called.append(1), lambda _: 0.0, estimate_secs=0.13, policy=policy) == [0.13]
+    assert len(called) == 2
+
+
 def test_slow_calls_stop_before_the_time_limit():
     policy = MeasurePolicy(min_repeat=5, run_timeout_secs=0.2)
     run_secs = repeats(lambda: time.sleep(0.06), lambda _: 0.0, estimate_secs=0.06, policy=policy)
