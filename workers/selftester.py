@@ -1,7 +1,8 @@
 """When the device tests itself, and what follows: facts for the fleet, quarantine where it drifted.
 
-One thread from the worker's start to its end. It tests at the start and then every so often, only while no
-chunk is there; how it is tested is workers/selftest.py's, what a slow result means workers/drift.py's.
+One thread from the worker's start to its end. It tests soon after the start and then every so often, only
+while no chunk is there; how it is tested is workers/selftest.py's, what a slow result means
+workers/drift.py's.
 """
 
 import threading
@@ -85,12 +86,17 @@ class SelfTester:
         return self._report.quarantined
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
+        while self._idle():
             done = self._test()
             every = min(self.every_secs, _QUARANTINE_SECS) if self.quarantined else self.every_secs
             self._stopped.wait(every if done else _LOOK_SECS)
-            while self.turn.idle_secs < _IDLE_SECS and not self._stopped.wait(_LOOK_SECS):
-                pass
+
+    def _idle(self) -> bool:
+        """Wait until no chunk has been there for a while, the start included; False when the worker ends."""
+        while self.turn.idle_secs < _IDLE_SECS:
+            if self._stopped.wait(_LOOK_SECS):
+                break
+        return not self._stopped.is_set()
 
     def _test(self) -> bool:
         """Test once and conclude; False where a chunk came between, or there is nothing to test with yet."""

@@ -4,10 +4,12 @@ It never imports tvm; what a client sent is loaded by a sandboxed child. Endpoin
 threads, event streams aside.
 """
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
+import structlog
 from fastapi import FastAPI
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -15,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from db.session import connect
+from sandbox.errors import ForkServerDied
 from sandbox.fork_server import ForkServer
 from services.api import errors, metrics
 from services.api.access_log import AccessLog
@@ -38,6 +41,8 @@ from services.api.routes import (
 from services.api.settings import ApiSettings
 from services.dashboard import mount as dashboard
 
+_log = structlog.get_logger(__name__)
+
 
 def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> FastAPI:
     """The application; `spawning` is the fork server of a test."""
@@ -47,6 +52,9 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        if fork_server is not None:
+            # It takes seconds to load TVM: the first submission, or a worker that joins, would wait for that.
+            threading.Thread(target=_warm_up, args=(fork_server,), name="intake-start", daemon=True).start()
         yield
         await app.state.events.close()
         app.state.lookup_traffic.close()
@@ -93,6 +101,13 @@ def attach(app: FastAPI, settings: ApiSettings, spawning: Spawning | None) -> No
     app.state.events = EventPoller(engine, settings)
     app.state.lookup_traffic = LookupTraffic(engine)
     app.state.registry = metrics.registry(engine, settings, app.state.request_times)
+
+
+def _warm_up(fork_server: ForkServer) -> None:
+    try:
+        fork_server.start()
+    except ForkServerDied as error:
+        _log.warning("intake_not_started", reason=str(error))
 
 
 def _on_database(_request: Request, _error: Exception) -> JSONResponse:

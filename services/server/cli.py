@@ -132,11 +132,12 @@ def _add_owner(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def _up(arguments: argparse.Namespace) -> int:
     from services.server import embedded, settings, supervisor
+    from services.server.home import EmbeddedError, Home
 
-    home = embedded.Home(path=(arguments.data_dir or _read(settings.ServerSettings).embedded_dir()).resolve())
+    home = Home(path=(arguments.data_dir or _read(settings.ServerSettings).embedded_dir()).resolve())
     try:
         return embedded.run(home, host=arguments.host, port=arguments.port, ready_json=arguments.ready_json)
-    except (embedded.EmbeddedError, supervisor.PartFailedError) as error:
+    except (EmbeddedError, supervisor.PartFailedError) as error:
         print(f"tilefarm-server up: {error}", file=sys.stderr)
         return 1
 

@@ -5,7 +5,6 @@ data directory holds the database, the token and the logs; started again on it, 
 """
 
 import asyncio
-import fcntl
 import json
 import shutil
 import signal
@@ -19,66 +18,16 @@ from pathlib import Path
 
 import httpx
 
-from db.migrate import upgrade
 from services import logs
-from services.server import keys, tokens, valkey
+from services.server import valkey
+from services.server.home import EmbeddedError, Home
 from services.server.settings import ServerSettings
 from services.server.supervisor import Part, Supervisor
-from services.signing import SigningKeyError
+from services.server.worker_token import worker_token
 
 #: The profile under which the local worker's target is found on any machine.
 LOCAL_PROFILE = "local"
 _POLL_SECS = 0.1
-
-
-class EmbeddedError(RuntimeError):
-    """The embedded service cannot start: what, where, and what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
-    """The data directory of an embedded service."""
-
-    path: Path
-
-    @property
-    def database_url(self) -> str:
-        return f"sqlite:///{self.path / 'tilefarm.db'}"
-
-    @property
-    def token_file(self) -> Path:
-        return self.path / "token"
-
-    @property
-    def connection_file(self) -> Path:
-        return self.path / "connection.json"
-
-    @property
-    def signing_key_file(self) -> Path:
-        return self.path / "signing-key.pem"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def work(self) -> Path:
-        return self.path / "work"
-
-    @contextmanager
-    def owned(self) -> Iterator[None]:
-        """Hold the directory's lock: two services on it would time each other's candidates."""
-        for directory in (self.path, self.logs, self.work):
-            try:
-                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            except OSError as error:
-                raise EmbeddedError(f"{directory} cannot be made ({error.strerror})") from error
-        with (self.path / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise EmbeddedError(f"another tilefarm service runs on {self.path}") from None
-            yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,29 +57,11 @@ def run(home: Home, *, host: str, port: int, ready_json: bool) -> int:
     with home.owned(), _socket_dir() as sockets, (home.logs / "up.log").open("a", buffering=1) as log:
         logs.configure(log)
         address = choose_address(host, port)
-        upgrade(home.database_url)
-        _ensure_key(home.signing_key_file)
-        user_token = tokens.ensure_file(home.database_url, home.token_file, name="local")
-        worker_token = tokens.ensure_file(
-            home.database_url, home.path / "worker-token", name="local-worker", scopes=["worker"]
-        )
-        tokens.write_private(home.connection_file, json.dumps({"url": address.url, "token": user_token}))
-        stages = _stages(
-            home, address, sockets / "valkey.sock", user_token=user_token, worker_token=worker_token
-        )
-        return asyncio.run(_supervise(stages, home, address, ready_json=ready_json))
+        return asyncio.run(_supervise(home, address, sockets / "valkey.sock", ready_json=ready_json))
 
 
-def _ensure_key(path: Path) -> None:
-    try:
-        keys.ensure_file(path)
-    except SigningKeyError as error:
-        raise EmbeddedError(f"{path} holds no signing key ({error}); move it away for a new one") from error
-
-
-def _stages(
-    home: Home, address: Address, broker: Path, *, user_token: str, worker_token: str
-) -> list[list[Part]]:
+def _stages(home: Home, address: Address, broker: Path, prepared: "asyncio.Future[str]") -> list[list[Part]]:
+    """`prepared` holds the user's token once database, key and tokens are there."""
     shared = {
         "TILEFARM_DATABASE_URL": home.database_url,
         "TILEFARM_BROKER_URL": valkey.url(broker),
@@ -140,7 +71,7 @@ def _stages(
     worker = {
         "TILEFARM_URL": address.url,
         "TILEFARM_BROKER_URL": valkey.url(broker),
-        "TILEFARM_TOKEN": worker_token,
+        "TILEFARM_TOKEN": worker_token(home.worker_token_file),
         "TILEFARM_WORK_DIR": str(home.work),
         "TILEFARM_PROFILES": LOCAL_PROFILE,
     }
@@ -156,6 +87,7 @@ def _stages(
         command=[*server, "api"],
         env=shared,
         log=home.logs / "api.log",
+        after=prepared,
         ready=lambda: _answers(f"{address.url}/readyz"),
     )
     tuner = Part(
@@ -163,20 +95,22 @@ def _stages(
         command=[*server, "tuner"],
         env=shared | {"TILEFARM_SIGNING_KEY_FILE": str(home.signing_key_file)},
         log=home.logs / "tuner.log",
+        after=prepared,
     )
-    # It loads TVM while the API starts, and asks for it until it answers.
+    # It loads TVM while the database is made and the API starts, and asks for it until it answers.
     local_worker = Part(
         name="worker",
         command=[*server, "worker"],
         env=worker,
         log=home.logs / "worker.log",
-        ready=lambda: _worker_alive(address, user_token),
+        ready=lambda: _worker_alive(address, prepared),
     )
-    return [[broker_part], [api, tuner, local_worker]]
+    return [[broker_part], [local_worker, api, tuner]]
 
 
-async def _supervise(stages: list[list[Part]], home: Home, address: Address, *, ready_json: bool) -> int:
-    supervisor = Supervisor(stages)
+async def _supervise(home: Home, address: Address, broker: Path, *, ready_json: bool) -> int:
+    prepared = asyncio.ensure_future(asyncio.to_thread(_prepare, home, address.url))
+    supervisor = Supervisor(_stages(home, address, broker, prepared))
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signum, supervisor.stop)
@@ -191,11 +125,20 @@ async def _supervise(stages: list[list[Part]], home: Home, address: Address, *, 
     return 0
 
 
+def _prepare(home: Home, url: str) -> str:
+    # Imported by this thread, while the first processes start: it takes as long as they do.
+    from services.server.prepare import prepare
+
+    return prepare(home, url)
+
+
 async def _announce(home: Home, address: Address, *, ready_json: bool) -> None:
+    from services.server.tokens import dashboard_link
+
     token = home.token_file.read_text().strip()
     async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as client:
         profile = (await client.get(f"{address.url}/v1/targets/{LOCAL_PROFILE}")).raise_for_status().json()
-    link = tokens.dashboard_link(home.database_url, token=token, base_url=address.url)
+    link = dashboard_link(home.database_url, token=token, base_url=address.url)
     if ready_json:
         ready = {
             "event": "ready",
@@ -244,9 +187,9 @@ async def _answers(url: str) -> None:
             await asyncio.sleep(_POLL_SECS)
 
 
-async def _worker_alive(address: Address, token: str) -> None:
+async def _worker_alive(address: Address, prepared: "asyncio.Future[str]") -> None:
     """The local profile exists and a live worker serves it."""
-    headers = {"Authorization": f"Bearer {token}"}
+    headers = {"Authorization": f"Bearer {await prepared}"}
     async with httpx.AsyncClient(timeout=2.0, headers=headers) as client:
         while True:
             try:

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from db import signatures
 from db.session import connect, reading, transaction
 from db.signatures import Signable
-from services.server.tokens import write_private
+from services.server.private_files import write_private
 from services.signing import Signer, SigningKeyError, verifies
 from services.tuning.signatures import message_of, sign
 

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import structlog
 
@@ -33,6 +33,8 @@ class Part:
     name: str
     command: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
+    #: The process is started when this is done; None: at once.
+    after: "asyncio.Future[Any] | None" = None
     #: Returns when the process is ready to be used by the next one; None: at once.
     ready: Callable[[], Awaitable[None]] | None = None
     #: The process writes its output here; None: to the supervisor's own.
@@ -80,6 +82,8 @@ class Supervisor:
         await self._stopping.wait()
 
     async def _bring_up(self, part: Part) -> None:
+        if part.after is not None:
+            await asyncio.shield(part.after)
         process = await self._start(part)
         if part.ready is not None:
             await self._until_ready(part, process)

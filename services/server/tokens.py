@@ -4,17 +4,18 @@ What a token is, and how it is checked, stands in db/tokens.py.
 """
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
 from db.browser_keys import KeyKind, make_key
 from db.session import connect, reading, transaction
 from db.tokens import SCOPES, adopt_token, create_token, find_token, list_tokens, revoke_token
+from services.server.private_files import write_private
 
 _SECS_PER_DAY = 86_400.0
 _LINK_SECS = _SECS_PER_DAY
@@ -34,10 +35,21 @@ def ensure_file(url: str, path: Path, *, name: str, scopes: Sequence[str] = SCOP
                 if find_token(session, token) is not None:
                     return token
         with transaction(engine) as session:
-            number = sum(old.name.split("#")[0] == name for old in list_tokens(session))
-            token = create_token(session, f"{name}#{number}" if number else name, scopes=scopes)
+            token = create_token(session, _free_name(session, name), scopes=scopes)
     write_private(path, token + "\n")
     return token
+
+
+def ensure_known(url: str, token: str, *, name: str, scopes: Sequence[str]) -> None:
+    """Store a token that was made elsewhere, unless it is valid already; ValueError where it was revoked."""
+    with _engine(url) as engine, transaction(engine) as session:
+        if find_token(session, token) is None:
+            adopt_token(session, _free_name(session, name), token, scopes=scopes)
+
+
+def _free_name(session: Session, name: str) -> str:
+    number = sum(old.name.split("#")[0] == name for old in list_tokens(session))
+    return f"{name}#{number}" if number else name
 
 
 def dashboard_link(url: str, *, token: str, base_url: str) -> str:
@@ -122,15 +134,6 @@ def revoke(url: str, *, name: str) -> int:
     if not revoked:
         print(f"tilefarm-server token: no valid token {name!r}", file=sys.stderr)
     return 0 if revoked else 1
-
-
-def write_private(path: Path, content: str) -> None:
-    """Write with mode 0600, atomically."""
-    temporary = path.with_suffix(".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(content)
-    temporary.replace(path)
 
 
 @contextlib.contextmanager

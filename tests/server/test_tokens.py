@@ -5,6 +5,7 @@ import pytest
 from db.migrate import upgrade
 from services.server import embedded
 from services.server.cli import main
+from services.server.home import EmbeddedError, Home
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_a_database_without_tables_is_told_in_a_line(database, capsys):
 
 def test_up_tells_what_it_cannot_use(capsys):
     # A port is chosen once the log is open, which would stay every later test's log.
-    with pytest.raises(embedded.EmbeddedError, match="0 to 65535"):
+    with pytest.raises(EmbeddedError, match="0 to 65535"):
         embedded.choose_address("127.0.0.1", 99_999)
     assert main(["up", "--data-dir", "/proc/none/such"]) == 1
     assert "tilefarm-server up: /proc/none/such" in capsys.readouterr().err
@@ -68,6 +69,6 @@ def test_up_tells_what_it_cannot_use(capsys):
 
 def test_up_says_how_the_client_finds_the_token(tmp_path, monkeypatch):
     monkeypatch.setenv("TILEFARM_DATA_DIR", str(tmp_path))
-    assert "by themselves" in embedded.token_hint(embedded.Home(path=tmp_path.resolve()))
-    elsewhere = embedded.Home(path=tmp_path / "other")
+    assert "by themselves" in embedded.token_hint(Home(path=tmp_path.resolve()))
+    elsewhere = Home(path=tmp_path / "other")
     assert f"TILEFARM_DATA_DIR={elsewhere.path}" in embedded.token_hint(elsewhere)
