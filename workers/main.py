@@ -131,18 +131,17 @@ def _serve(
         token=settings.token.get_secret_value(),
         max_bytes=settings.max_artifact_bytes,
     )
-    work = make_work(
-        Bench(
-            settings=settings,
-            server=server,
-            device=device,
-            detected=detected,
-            holding=holding,
-            client=client,
-            worker_id=lambda: membership.worker_id,
-            publish=lambda obj: _publish(app, obj, trial_log, timeout_secs=settings.publish_timeout_secs),
-        )
+    bench = Bench(
+        settings=settings,
+        server=server,
+        device=device,
+        detected=detected,
+        holding=holding,
+        client=client,
+        worker_id=lambda: membership.worker_id,
+        publish=lambda obj: _publish(app, obj, trial_log, timeout_secs=settings.publish_timeout_secs),
     )
+    work = make_work(bench)
     own_queue = canary_queue(membership.name)
     worker = _celery_worker(app, name=f"{host_name()}-{device.name}", queues=(*joined.queues, own_queue))
     consuming = Consuming(worker, joined.queues)
@@ -152,7 +151,7 @@ def _serve(
         server=server,
         client=client,
         target=detected.target,
-        linker=shutil.which("ld") or "ld",
+        linker=bench.linker or "ld",
     )
     can_build = detected.own_target is not None
     selftester = SelfTester(

@@ -60,5 +60,6 @@ const Charts = (() => {
     said.textContent = text;
     box.replaceChildren(said);
   }
-  return { css, latency, faded, viridis, config, layout, axis, legend, ticks, latencies, seconds, switches, numbers, say };
+  const AWAY = "The service does not answer. Trying again …";
+  return { AWAY, css, latency, faded, viridis, config, layout, axis, legend, ticks, latencies, seconds, switches, numbers, say };
 })();

@@ -103,9 +103,10 @@
   });
   document.getElementById("decisions-clear").addEventListener("click", () => { view.kept.clear(); draw(); });
   async function load() {
-    if (!view.seen || view.kept.size || box.matches(":hover")) return;
+    if (!view.seen || view.data && (view.kept.size || box.matches(":hover"))) return;
     const found = await Charts.numbers(box.dataset.src);
     if (found) { view.data = found; draw(); }
+    else if (!view.data) { said.textContent = Charts.AWAY; setTimeout(load, 3000); }
   }
   new IntersectionObserver((entries) => { if (entries.some((each) => each.isIntersecting)) { view.seen = true; if (!view.data) load(); } }, { rootMargin: "200px" }).observe(box);
   document.addEventListener("refreshed", load);

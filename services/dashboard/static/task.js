@@ -102,6 +102,7 @@
   async function load() {
     const found = await Charts.numbers(box.dataset.src);
     if (found) { view.data = found; draw(); }
+    else if (!view.data) { Charts.say(box.id, Charts.AWAY); setTimeout(load, 3000); }
   }
   Charts.switches(view, draw);
   document.addEventListener("refreshed", load);
