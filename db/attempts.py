@@ -58,6 +58,8 @@ class TrialPlace:
     purpose: Purpose
     target_id: int
     owner: str
+    #: Of its search, as it was when this was read: it only ever falls.
+    best_latency_secs: float | None
     task_id: int
     #: Of a trial that is built and not yet measured.
     stage_secs: Mapping[str, float]
@@ -123,6 +125,7 @@ def places(session: Session, trial_ids: Collection[int]) -> list[TrialPlace]:
             TrialRow.stage_secs,
             TrialRow.built.is_not(None).label("is_built"),
             SearchRow.target_id,
+            SearchRow.best_latency_secs,
             JobRow.owner,
         )
         .join(SearchRow, SearchRow.id == TrialRow.search_id)
@@ -138,6 +141,7 @@ def places(session: Session, trial_ids: Collection[int]) -> list[TrialPlace]:
             purpose=Purpose(row.purpose),
             target_id=row.target_id,
             owner=row.owner,
+            best_latency_secs=row.best_latency_secs,
             stage_secs=(row.stage_secs or {}) if row.is_built else {},
         )
         for row in session.execute(statement)
@@ -175,11 +179,16 @@ def note_latency(session: Session, place: TrialPlace, latency_secs: float) -> No
     search = update(SearchRow).where(SearchRow.id == place.search_id)
     if place.purpose is Purpose.BASELINE:
         changed(session, search.values(untuned_latency_secs=latency_secs))
-    elif place.purpose is Purpose.SEARCH:
+    elif place.purpose is Purpose.SEARCH and _may_improve(place, latency_secs):
         worse = SearchRow.best_latency_secs.is_(None) | (SearchRow.best_latency_secs > latency_secs)
         best = search.where(worse).values(best_latency_secs=latency_secs, best_trial_id=place.id)
         if changed(session, best):
             changed(session, update(TrialRow).where(TrialRow.id == place.id).values(improved=True))
+
+
+def _may_improve(place: TrialPlace, latency_secs: float) -> bool:
+    """Most do not, and need no statement; of those that may, the row decides."""
+    return place.best_latency_secs is None or latency_secs < place.best_latency_secs
 
 
 def ring_again(session: Session, trial_id: int, *, attempt: int, counts: bool = True) -> bool:

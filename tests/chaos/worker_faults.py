@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import redis
+
 from tests.chaos.disk import full
 from tests.chaos.farm import Farm, Setup
 from tests.chaos.fault import Fault, Injected, Mark
@@ -17,7 +19,8 @@ _WAIT_SECS = 30.0
 #: A worker is dead to the farm after ten silent seconds.
 _STOPPED_SECS = 14.0
 _FULL_SECS = 8.0
-_UNDER_WAY = 6
+#: So many are under way that there may be four more messages, though the tuner has taken a few results.
+_UNDER_WAY, _RESULTS, _RESULTS_SECS = 6, 4, 2.0
 _CLOCK_OFF = ("+10m", "-10m")
 
 
@@ -63,16 +66,27 @@ def _after_the_result(farm: Farm, job_id: str) -> Injected:
     secs = []
     broker = farm.valkey.client()
     for _ in range(2):
-        # Enough is under way for four messages, though the tuner may yet take a few results.
-        _until(lambda: farm.audit.by_state(job_id).get("dispatched", 0) >= _UNDER_WAY)
-        farm.roles.signal("tuner", signal.SIGSTOP)
-        _until(lambda: broker.llen("tilefarm.results") >= 4)
+        _until(lambda: _results_wait(farm, job_id, broker))
         mark = Mark(farm, job_id)
         farm.restart("worker")
         farm.roles.signal("tuner", signal.SIGCONT)
         secs.append(mark.recovered())
     broker.close()
     return Injected(times=2, recovery_secs=secs)
+
+
+def _results_wait(farm: Farm, job_id: str, broker: redis.Redis) -> bool:
+    """The tuner is stopped, and messages lie there; else it goes on, for the worker may have had no more."""
+    if farm.audit.by_state(job_id).get("dispatched", 0) < _UNDER_WAY:
+        return False
+    farm.roles.signal("tuner", signal.SIGSTOP)
+    deadline = time.monotonic() + _RESULTS_SECS
+    while time.monotonic() < deadline:
+        if broker.llen("tilefarm.results") >= _RESULTS:
+            return True
+        time.sleep(_POLL_SECS)
+    farm.roles.signal("tuner", signal.SIGCONT)
+    return False
 
 
 def _stopped(farm: Farm, job_id: str) -> Injected:

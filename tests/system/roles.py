@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -24,13 +24,23 @@ class Roles:
         self._env = {**os.environ, **env}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, *, before: Sequence[str] = (), **env: str) -> None:
-        """Start a process, with `before` before its command line, and more in its environment."""
-        role = name.partition("-")[0]
+    def start(
+        self,
+        name: str,
+        *,
+        before: Sequence[str] = (),
+        words: Sequence[str] = (),
+        without: Collection[str] = (),
+        **env: str,
+    ) -> None:
+        """Start a process, with `before` before its command line and `words` behind it.
+
+        `env` is added to its environment, `without` is left out of it.
+        """
+        command = [*DIE_WITH_PARENT, *before, *_SERVER, name.partition("-")[0], *words]
+        given = {key: value for key, value in self._env.items() if key not in without}
         with self.log(name).open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                [*DIE_WITH_PARENT, *before, *_SERVER, role], env={**self._env, **env}, stdout=log, stderr=log
-            )
+            self._processes[name] = subprocess.Popen(command, env={**given, **env}, stdout=log, stderr=log)
 
     def kill(self, name: str) -> None:
         self.signal(name, signal.SIGKILL)
@@ -66,6 +76,7 @@ class Roles:
         """End all of them; no child of theirs may be left."""
         children = [child for process in self._processes.values() for child in _children(process.pid)]
         for process in reversed(self._processes.values()):
+            process.send_signal(signal.SIGCONT)
             process.terminate()
         for process in self._processes.values():
             process.wait(_END_SECS)

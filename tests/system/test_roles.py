@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ def farm(bare_farm: tuple[Roles, Service], tmp_path: Path) -> tuple[Roles, Servi
     roles, service = bare_farm
     for name in _ROLES:
         start(roles, name, tmp_path)
-    _wait_until_alive(service, roles)
+    wait_for_workers(service, roles, ["build", "measure"])
     return roles, service
 
 
@@ -34,14 +35,20 @@ def start(roles: Roles, name: str, home: Path) -> None:
     )
 
 
-def _wait_until_alive(service: Service, roles: Roles) -> None:
-    deadline = time.monotonic() + 40
+def wait_for_workers(
+    service: Service,
+    roles: Roles,
+    wanted: list[str],
+    until: Callable[[dict[str, Any]], bool] = lambda _worker: True,
+) -> list[dict[str, Any]]:
+    """The fleet, as soon as it has workers of just these roles, of which this holds."""
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        alive = [worker["role"] for worker in service.get("/v1/workers")["workers"]]
-        if sorted(alive) == ["build", "measure"]:
-            return
+        fleet = service.get("/v1/workers")["workers"]
+        if sorted(worker["role"] for worker in fleet) == wanted and all(map(until, fleet)):
+            return fleet
         time.sleep(0.2)
-    said = [roles.log(name).read_text()[-2000:] for name in ("api", *_ROLES)]
+    said = [roles.log(name).read_text()[-2000:] for name in roles.names()]
     raise AssertionError(f"the workers did not come up: {said}")
 
 
@@ -70,6 +77,45 @@ def test_a_job_survives_the_death_of_who_builds_and_of_who_measures(
             assert trial["stage_secs"]["build"] > 0
             assert trial["stage_secs"]["measure"] > 0
     _check_logs(roles, job, searched[-1]["id"])
+
+
+@pytest.mark.slow
+def test_a_board_that_has_tvms_runtime_alone_joins_by_one_command_and_times_what_a_builder_made(
+    bare_farm: tuple[Roles, Service], tmp_path: Path
+) -> None:
+    roles, service = bare_farm
+    start(roles, "worker-build", tmp_path)
+    [builder] = wait_for_workers(service, roles, ["build"])
+    token = roles.command("token", "create", "board", "--scope", "worker").split()[-1]
+    # All else it is told: it knows neither the broker nor the database, and there is no linker for it.
+    roles.start(
+        "worker-measure",
+        before=("env", f"PATH={tmp_path / 'nothing'}"),
+        words=("--join", service.url, "--token", token, "--role", "measure"),
+        without=("TILEFARM_URL", "TILEFARM_TOKEN", "TILEFARM_BROKER_URL", "TILEFARM_DATABASE_URL"),
+        TVM_USE_RUNTIME_LIB="1",
+        TILEFARM_WORKER_TARGET=json.dumps(builder["target"]),
+        TILEFARM_WORK_DIR=str(tmp_path / "board"),
+    )
+    fleet = wait_for_workers(
+        service,
+        roles,
+        ["build", "measure"],
+        until=lambda worker: worker["role"] == "build" or "selftest" in worker["facts"],
+    )
+    [board] = [worker for worker in fleet if worker["role"] == "measure"]
+    assert board["facts"]["selftest"]["fma_gflops_all_cores"] > 1
+    [fork_server] = [each for each in roles.tree("worker-measure") if "sandbox.server" in each.cmdline()]
+    mapped = {Path(mapping.path).name for mapping in fork_server.memory_maps()}
+    assert "libtvm_runtime.so" in mapped
+    assert "libtvm_compiler.so" not in mapped
+    job = service.wait_job(service.submit(body("mm_relu", max_trials=16))["id"])
+    assert job["state"] == "succeeded", job
+    assert job["trials"]["done"] == job["trials"]["submitted"] == 16
+    assert job["tasks"][0]["record_id"] is not None
+    measured = [trial for trial in service.trials(job["id"]) if trial["outcome"] == "ok"]
+    assert {trial["worker_id"] for trial in measured} == {board["id"]}
+    assert all(trial["stage_secs"]["build"] > 0 for trial in measured)
 
 
 def _check_logs(roles: Roles, job: dict[str, Any], trial_id: int) -> None:
