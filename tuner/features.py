@@ -1,7 +1,11 @@
-"""What the cost model sees of a candidate: TVM's PerStoreFeature rows, and their packed form for a row.
+"""What the cost model sees of a candidate: TVM's PerStoreFeature rows, footprints, and their packed form.
 
-One row per buffer store of the scheduled module, float32 [n_rows, 164]; most entries are zero, so packed they
-take a few hundred bytes. Nothing is learnt here.
+One row per buffer store of the scheduled module, float32 [n_rows, N_FEATURES]; most entries are zero, so
+packed they take a few hundred bytes. Nothing is learnt here.
+
+TVM samples the curve of arithmetic intensity (operations per byte touched at least once) at even steps of a
+store's work, so nine of its ten samples lie in the outermost loops. What fits into a cache is a thousandth of
+the work and less: we ask for many samples and append those at 1/2, 1/4, ... 1/2^12 of the work.
 """
 
 import struct
@@ -13,6 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 Rows = npt.NDArray[np.float32]
+
+#: Columns of a PerStoreFeature row before and after its curve (per_store_feature.cc, groups 1-2 and 4-5).
+_BEFORE, _AFTER = 147, 7
+#: TVM's own samples of the curve.
+_CURVE = 10
+#: Halvings of the work that the appended columns stand for.
+N_HALVINGS = 12
+_SAMPLES = 1 << N_HALVINGS
+#: Columns of TVM's row, and of ours.
+N_STOCK = _BEFORE + _CURVE + _AFTER
+N_FEATURES = N_STOCK + N_HALVINGS
 
 _HEAD = struct.Struct("<II")
 #: No candidate has more: a guard against a row that is not ours.
@@ -29,8 +44,25 @@ def extract(context: Any, candidates: Sequence[Any]) -> list[Rows]:
 
     if not candidates:
         return []
-    extracted = PerStoreFeature().extract_from(context, list(candidates))
-    return [np.ascontiguousarray(rows.numpy(), dtype=np.float32) for rows in extracted]
+    extractor = PerStoreFeature(arith_intensity_curve_num_samples=_SAMPLES)
+    return [_columns(rows.numpy()) for rows in extractor.extract_from(context, list(candidates))]
+
+
+def _columns(rows: npt.NDArray[np.float64]) -> Rows:
+    """Of rows with the whole curve: TVM's columns, then the intensity at each halving of the work."""
+    curve = rows[:, _BEFORE : _BEFORE + _SAMPLES]
+    even = [round(step * _SAMPLES / _CURVE) - 1 for step in range(1, _CURVE + 1)]
+    halved = [(_SAMPLES >> halving) - 1 for halving in range(1, N_HALVINGS + 1)]
+    parts = (rows[:, :_BEFORE], curve[:, even], rows[:, _BEFORE + _SAMPLES :], curve[:, halved])
+    return np.ascontiguousarray(np.concatenate(parts, axis=1), dtype=np.float32)
+
+
+def widened(rows: Rows) -> Rows:
+    """Rows that an older version stored, with NaN for the columns that it did not know."""
+    missing = N_FEATURES - rows.shape[1]
+    if missing <= 0 or not len(rows):
+        return rows
+    return np.pad(rows, ((0, 0), (0, missing)), constant_values=np.nan)
 
 
 def pack(rows: Rows) -> bytes:

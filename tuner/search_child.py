@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.cost_model.xgb import XGBoostModel
+from tuner.cost_model.for_target import cost_model
 from tuner.errors import RequestError, TunerError
 from tuner.features import pack
 from tuner.intake import Channel
@@ -132,7 +132,7 @@ def result_from_json(obj: Mapping[str, Any]) -> Result:
 
 def _strategy(name: str, setup: SearchSetup, known: Known) -> SearchStrategy:
     if name == "evolutionary":
-        return EvolutionarySearch(setup, known, XGBoostModel())
+        return EvolutionarySearch(setup, known, cost_model(setup.target))
     if name == "random":
         return RandomSearch(setup, known)
     raise RequestError(f"there is no search strategy {name!r}")

@@ -7,7 +7,10 @@ from statistics import mean
 import numpy as np
 
 from tests.tuner.driving import latency_of, measured, open_search, play
+from tuner.cost_model.for_target import cost_model
+from tuner.search.genome import sketch_of
 from tuner.search.known import best_traces, samples_of
+from tuner.target import make_target
 
 
 class FeatureRank:
@@ -26,6 +29,16 @@ class FeatureRank:
 def test_a_first_batch_is_random_and_unscored(workloads, llvm):
     (batch,) = play(open_search("evolutionary", workloads["mm"], llvm), rounds=1)
     assert [candidate.predicted_score for candidate in batch] == [None] * 8
+
+
+def test_with_an_expectation_a_first_batch_is_scored_and_holds_each_design_space(workloads, llvm):
+    model = cost_model(make_target(llvm))
+    search = open_search("evolutionary", workloads["mm"], llvm, model=model)
+    (batch,) = play(search, rounds=1)
+    assert all(candidate.predicted_score is not None for candidate in batch)
+    drawn = {sketch_of(candidate.trace) for candidate in batch}
+    assert len(drawn) == 3  # stock's sketches of a product
+    assert best_traces([measured(candidate, round_=0) for candidate in batch], count=1)
 
 
 def test_it_scores_and_improves_once_it_has_learnt(workloads, llvm):

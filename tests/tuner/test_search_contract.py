@@ -6,7 +6,7 @@ import pytest
 
 from tests.tuner.driving import latency_of, measured, open_search, play
 from tuner.errors import SpaceError
-from tuner.features import unpack
+from tuner.features import N_FEATURES, unpack
 from tuner.module import structural_hash
 from tuner.search.known import Known
 from tuner.search.picks import Picks
@@ -33,7 +33,7 @@ def test_a_candidate_is_what_its_trace_gives(kind, workloads, llvm, workload):
         schedule = apply_trace(candidate.trace, workloads[workload])
         assert structural_hash(schedule.mod) == candidate.program_hash
         assert trace_hash(candidate.trace) == candidate.trace_hash
-        assert unpack(candidate.features).shape[1] == 164
+        assert unpack(candidate.features).shape[1] == N_FEATURES
 
 
 def test_the_hand_written_space_holds_five_programs_and_then_is_exhausted(kind, workloads, llvm, mm_space):

@@ -9,6 +9,8 @@ The pack-sum form is TVM's (python/tvm/s_tir/meta_schedule/cost_model/xgb_model.
 * the hessian counts a candidate's rows, so a step cannot overshoot by their number, and a fixed number of
   rounds replaces early stopping on the training set.
 
+With a prior the trees learn what it gets wrong, and before anything ran the prior alone scores.
+
 The same samples give the same model, bit for bit, on one thread.
 """
 
@@ -19,8 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tuner.cost_model.prior import Prior
 from tuner.cost_model.protocol import Sample
-from tuner.features import Rows
+from tuner.features import Rows, widened
 
 _SEED = 43
 #: Weight of a sample whose score is smaller: hopeless programs matter, but less than good ones.
@@ -40,38 +43,54 @@ class XGBoostOptions:
 class XGBoostModel:
     """A CostModel."""
 
-    def __init__(self, options: XGBoostOptions | None = None) -> None:
+    def __init__(self, options: XGBoostOptions | None = None, *, prior: Prior | None = None) -> None:
         self._options = options or XGBoostOptions()
+        self._prior = prior
         self._booster: Any = None
 
     def fit(self, samples: Sequence[Sample]) -> None:
         usable = [sample for sample in samples if len(sample.rows)]
+        if self._prior is not None:
+            self._prior.fit(usable)
         if not any(sample.score > 0 and not sample.censored for sample in usable):
             self._booster = None  # nothing ran: there is no scale to learn
             return
         import xgboost
 
-        objective = _PackSumObjective(usable)
-        data = xgboost.DMatrix(
-            np.concatenate([sample.rows for sample in usable]), nthread=self._options.nthread
-        )
         self._booster = xgboost.train(
-            self._parameters(), data, num_boost_round=self._options.num_boost_round, obj=objective
+            self._parameters(),
+            self._matrix([sample.rows for sample in usable]),
+            num_boost_round=self._options.num_boost_round,
+            obj=_PackSumObjective(usable),
         )
 
     def predict(self, candidates: Sequence[Rows]) -> npt.NDArray[np.float64] | None:
-        if self._booster is None:
+        if self._booster is None and self._prior is None:
             return None
-        import xgboost
-
         scores = np.zeros(len(candidates), dtype=np.float64)
         filled = [index for index, rows in enumerate(candidates) if len(rows)]
-        if filled:
-            rows = np.concatenate([candidates[index] for index in filled])
-            data = xgboost.DMatrix(rows, nthread=self._options.nthread)
-            owner = np.repeat(filled, [len(candidates[index]) for index in filled])
-            np.add.at(scores, owner, self._booster.predict(data).astype(np.float64))
+        if not filled:
+            return scores
+        rows = [candidates[index] for index in filled]
+        if self._booster is None:
+            assert self._prior is not None
+            scores[filled] = self._prior.scores(rows)
+            return scores
+        owner = np.repeat(filled, [len(each) for each in rows])
+        np.add.at(scores, owner, self._booster.predict(self._matrix(rows)).astype(np.float64))
         return scores
+
+    def _matrix(self, candidates: Sequence[Rows]) -> Any:
+        """All rows; the prior's score of a candidate is where its first row starts from."""
+        import xgboost
+
+        rows = [widened(each) for each in candidates]
+        margins = None
+        if self._prior is not None:
+            firsts = np.cumsum([0, *(len(each) for each in rows[:-1])])
+            margins = np.zeros(sum(len(each) for each in rows), dtype=np.float32)
+            margins[firsts] = self._prior.scores(candidates)
+        return xgboost.DMatrix(np.concatenate(rows), base_margin=margins, nthread=self._options.nthread)
 
     def _parameters(self) -> dict[str, Any]:
         return {

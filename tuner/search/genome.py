@@ -82,12 +82,22 @@ class Genome:
 def genome_of(trace: str) -> Genome | None:
     """Of a trace's JSON text; None where it lacks a decision, or samples in a way that is not known here."""
     instructions, decisions = json.loads(trace)
-    end = next((n for n, i in enumerate(instructions) if i[0] == _POSTPROC), len(instructions))
-    sketch = Sketch(compact(instructions[:end]))
+    sketch, end = _sketch(instructions)
     decided = {int(index): decision for index, decision in decisions if int(index) < end}
     if decided.keys() != {site.index for site in sketch.sites}:
         return None
     return Genome(sketch, tuple(_frozen(decided[site.index]) for site in sketch.sites))
+
+
+def sketch_of(trace: str) -> Sketch:
+    """Of a trace's JSON text."""
+    return _sketch(json.loads(trace)[0])[0]
+
+
+def _sketch(instructions: list[Any]) -> tuple[Sketch, int]:
+    """The sketch, and how many instructions stand before the postprocs."""
+    end = next((n for n, i in enumerate(instructions) if i[0] == _POSTPROC), len(instructions))
+    return Sketch(compact(instructions[:end])), end
 
 
 def _frozen(decision: Any) -> Decision:

@@ -14,10 +14,11 @@ from tuner.trace import canonical_text, trace_hash
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """A schedule after postprocs, and its features where they are known already."""
+    """A schedule after postprocs, and its features and its trace's text where they are known already."""
 
     schedule: Any
     rows: Rows | None = None
+    text: str | None = None
 
 
 class Picks:
@@ -30,7 +31,11 @@ class Picks:
 
     @property
     def missing(self) -> int:
-        return self._count - len(self._picked)
+        return self._count - self.picked
+
+    @property
+    def picked(self) -> int:
+        return len(self._picked)
 
     def take(self, drawn: Iterable[Drawn], *, at_most: int | None = None) -> int:
         """Pick from the front; returns how many were new."""
@@ -67,7 +72,7 @@ class Picks:
         program_hash = structural_hash(drawn.schedule.mod)
         if program_hash in self._picked or self._known.has_program(program_hash):
             return False
-        text = canonical_text(drawn.schedule.trace)
+        text = drawn.text or canonical_text(drawn.schedule.trace)
         if self._known.has_trace(trace_hash(text)):
             return False
         self._picked[program_hash] = (drawn, text)

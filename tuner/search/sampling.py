@@ -19,7 +19,7 @@ def fill(picks: Picks, *, known: Known, draw: Callable[[], Sequence[Any]]) -> No
 
     Raises SpaceError where the space has never given a program: nothing passes its postprocs.
     """
-    useless, empty, ever = 0, 0, known.n_programs
+    useless, empty, ever = 0, 0, known.n_programs + picks.picked
     enough = max(_MIN_USELESS, min(2 * known.n_programs, _MAX_USELESS))
     while picks.missing and useless < enough and empty < _EMPTY_DRAWS:
         drawn = draw()

@@ -1,0 +1,133 @@
+"""What is expected of a program before anything ran: packed, balanced and in registers beats what is not."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.tuner.test_contraction_rule import matmul
+from tuner.cost_model.prior import Prior
+from tuner.cost_model.protocol import Sample
+from tuner.cost_model.roofline import Cpu, Roofline
+from tuner.cost_model.xgb import XGBoostModel
+from tuner.features import N_FEATURES, N_STOCK, extract, widened
+from tuner.module import save_module
+from tuner.search.options import SearchOptions
+from tuner.search.picks import measure_candidate
+from tuner.search.setup import open_setup
+from tuner.tvm_light import load_tvm
+
+tvm = load_tvm()
+
+
+@pytest.fixture(scope="module")
+def rows_of(llvm):
+    """Feature rows of a 256x256x256 product, scheduled by a function."""
+    mod = matmul(256, 256, 256)
+    setup = open_setup(module=save_module(mod), target=llvm, space=None, seed=0, options=SearchOptions())
+    context = setup.context("replay-trace", round_=0)
+
+    def rows(write):
+        schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+        write(schedule, *schedule.get_loops(schedule.get_sblock("C")))
+        return extract(context, [measure_candidate(schedule)])[0]
+
+    return rows
+
+
+def tiled(*, pieces, tile=(4, 16), vectors=True):
+    """(i, j) over the cores in so many pieces; a register tile, its rows unrolled, its columns a vector."""
+
+    def write(schedule, i, j, k):
+        outer, i, rows = schedule.split(i, [pieces, None, tile[0]])
+        j, columns = schedule.split(j, [None, tile[1]])
+        schedule.reorder(outer, i, j, k, rows, columns)
+        schedule.parallel(outer)
+        schedule.unroll(rows)
+        if vectors:
+            schedule.vectorize(columns)
+
+    return write
+
+
+def expected(rows, **cpu):
+    (secs,) = Roofline(Cpu(**{"cores": 2, "lanes": 16, **cpu})).expected([rows])
+    return secs
+
+
+def test_features_see_what_fits_into_a_cache(rows_of):
+    """The intensity at small shares of the work: a tile's own, and not only that of the outermost loops."""
+    small, large = rows_of(tiled(pieces=2, tile=(1, 16))), rows_of(tiled(pieces=2, tile=(8, 32)))
+    assert small.shape[1] == large.shape[1] == N_FEATURES
+    inner = N_STOCK + 9  # 2^-10 of the work
+    assert large[:, inner].max() > small[:, inner].max() + 0.4
+
+
+def test_vectors_are_expected_to_win(rows_of):
+    assert expected(rows_of(tiled(pieces=2))) < expected(rows_of(tiled(pieces=2, vectors=False))) / 4
+
+
+def test_an_odd_number_of_pieces_leaves_a_core_idle(rows_of):
+    even, odd = (expected(rows_of(tiled(pieces=pieces, tile=(1, 16)))) for pieces in (2, 1))
+    assert even < 0.7 * odd
+
+
+def test_accumulators_in_flight_are_expected_to_win(rows_of):
+    assert (
+        expected(rows_of(tiled(pieces=2, tile=(8, 16))))
+        < expected(rows_of(tiled(pieces=2, tile=(1, 16)))) / 2
+    )
+
+
+def test_nothing_is_expected_of_rows_that_an_older_version_stored(rows_of):
+    old = rows_of(tiled(pieces=2))[:, :N_STOCK]
+    assert math.isnan(expected(old))
+    assert widened(old).shape[1] == N_FEATURES
+
+
+class Ranked:
+    """An Expectation: the time stands in a row's first column."""
+
+    def expected(self, candidates):
+        return np.array([rows[0, 0] for rows in candidates], dtype=float)
+
+
+def candidate(time, *, noise=0.0):
+    rows = np.zeros((2, N_FEATURES), dtype=np.float32)
+    rows[0, :2] = time, noise
+    return rows
+
+
+def test_a_prior_alone_scores_from_the_first_batch():
+    model = XGBoostModel(prior=Prior(Ranked()))
+    model.fit([])
+    assert model.predict([candidate(2.0), candidate(4.0)]).tolist() == [1.0, 0.5]
+    assert model.predict([candidate(1.0)]).tolist() == [2.0]
+
+
+def test_a_prior_that_holds_ranks_what_lies_between_the_samples():
+    samples = [Sample(rows=candidate(time), score=1 / time) for time in (1.0, 1.5, 2.0, 4.0, 5.0, 6.0, 8.0)]
+    model = XGBoostModel(prior=Prior(Ranked()))
+    model.fit(samples)
+    unseen = model.predict([candidate(time) for time in (2.4, 2.8, 3.2, 3.6)])
+    assert (np.diff(unseen) < 0).all()
+
+
+def test_a_prior_that_misleads_is_not_followed():
+    """Measured, the expected order is the wrong one: only the level stays."""
+    samples = [Sample(rows=candidate(time), score=time / 8) for time in (1.0, 1.5, 2.0, 4.0, 5.0, 6.0, 8.0)]
+    prior = Prior(Ranked())
+    prior.fit(samples)
+    first, last = prior.scores([candidate(1.0), candidate(8.0)])
+    assert first == last
+
+
+def test_a_censored_time_is_no_part_of_the_trend():
+    times = (1.0, 1.5, 2.0, 4.0, 5.0, 6.0, 8.0)
+    honest = [Sample(rows=candidate(time), score=1 / time) for time in times]
+    bounds = [Sample(rows=candidate(time), score=1.0, censored=True) for time in times]
+    alone, beside = Prior(Ranked()), Prior(Ranked())
+    alone.fit(honest)
+    beside.fit([*honest, *bounds])
+    asked = [candidate(3.0)]
+    assert alone.scores(asked).tolist() == beside.scores(asked).tolist()

@@ -1,0 +1,102 @@
+"""What a candidate may be expected to take before anything was measured: work, traffic, copies, balance.
+
+A roofline over feature rows (tuner.features), store by store: the operations in vectors with enough of them
+in flight, the bytes that come through each cache (the working set of a share of the work tells what fits),
+and the elements that are only moved. Times are cycles of an imagined core: only their ratios count. CPUs
+alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.features import N_FEATURES, N_HALVINGS, N_STOCK, Rows
+
+_Columns = npt.NDArray[np.float64]
+
+#: Columns of tuner.features rows; log2(1 + x) stands in each.
+_FLOAT_OPS = slice(0, 7)
+_MATH_CALLS = 5
+_VECTOR, _UNROLLED, _PARALLEL = 18, 28, 39
+_ITERATIONS, _PRAGMA = 161, 163
+_BYTES, _UNIQUE_BYTES = (slice(57 + column, 147, 18) for column in (3, 4))
+_HALVED = slice(N_STOCK, N_FEATURES)
+
+#: Operations of a vector unit in a cycle, and independent ones that keep it busy.
+_OPERATIONS_PER_CYCLE = 4.0
+_IN_FLIGHT = 8.0
+_CYCLES_PER_CALL = 25.0
+#: Entering and leaving a loop over the cores.
+_FORK_CYCLES = 8_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cpu:
+    """A CPU as the estimate sees it; caches are a core's share."""
+
+    cores: int
+    #: float32 elements of a vector.
+    lanes: int
+    #: (bytes that fit, cycles per byte that comes from behind it), from the first cache to the last.
+    caches: tuple[tuple[float, float], ...] = ((40e3, 0.022), (0.8e6, 0.05), (12e6, 0.15))
+
+
+class Roofline:
+    """Expected times of candidates on one CPU."""
+
+    def __init__(self, cpu: Cpu) -> None:
+        self._cpu = cpu
+
+    def expected(self, candidates: Sequence[Rows]) -> _Columns:
+        """Float64 [n_candidates], in cycles; NaN for one without rows, or with rows of an older version."""
+        return np.array([self._one(rows) for rows in candidates], dtype=np.float64)
+
+    def _one(self, rows: Rows) -> float:
+        if not len(rows) or rows.shape[1] != N_FEATURES:
+            return float("nan")
+        cpu = self._cpu
+        plain = np.exp2(np.minimum(rows.astype(np.float64), 62)) - 1
+        lanes = np.clip(plain[:, _VECTOR], 1, cpu.lanes)
+        cycles = self._compute(plain, lanes) + self._traffic(plain, lanes)
+        parallel = np.maximum(plain[:, _PARALLEL], 1)
+        at_once = parallel / np.ceil(parallel / cpu.cores)
+        return float((cycles / at_once + _FORK_CYCLES * (parallel > 1)).sum())
+
+    def _compute(self, plain: _Columns, lanes: _Columns) -> _Columns:
+        calls = plain[:, _MATH_CALLS]
+        operations = plain[:, _FLOAT_OPS].sum(axis=1) - calls
+        # What a pragma unrolls is LLVM's to place: some of it stays in registers.
+        in_flight = np.maximum(plain[:, _UNROLLED], np.where(plain[:, _PRAGMA] > 0, _IN_FLIGHT / 2, 1))
+        idle = np.maximum(1, _IN_FLIGHT / in_flight)
+        return operations / lanes / _OPERATIONS_PER_CYCLE * idle + calls * _CYCLES_PER_CALL
+
+    def _traffic(self, plain: _Columns, lanes: _Columns) -> _Columns:
+        operations = plain[:, _FLOAT_OPS].sum(axis=1)
+        moves = plain[:, _ITERATIONS] / lanes
+        unique = plain[:, _UNIQUE_BYTES].sum(axis=1)
+        return np.where(
+            operations > 0, self._through_caches(plain, operations), moves + unique * self._behind(unique)
+        )
+
+    def _behind(self, unique: _Columns) -> _Columns:
+        """Cycles per byte of data that are touched once, by what they fit into."""
+        cycles = np.zeros_like(unique)
+        for size, cost in self._cpu.caches:
+            cycles += np.where(unique > size, cost, 0)
+        return cycles
+
+    def _through_caches(self, plain: _Columns, operations: _Columns) -> _Columns:
+        """For each cache: the largest share of the work whose data fit, times how often there is one."""
+        shares = np.exp2(-np.arange(1, N_HALVINGS + 1))
+        intensity = np.maximum(plain[:, _HALVED], 1e-9)
+        whole = np.maximum(plain[:, _UNIQUE_BYTES].sum(axis=1), 1)[:, None]
+        touched = np.concatenate([whole, operations[:, None] * shares / intensity], axis=1)
+        traffic = np.concatenate([whole, operations[:, None] / intensity], axis=1)
+        cycles = np.zeros(len(plain))
+        for size, cost in self._cpu.caches:
+            fits = touched <= size
+            first = np.where(fits.any(axis=1), fits.argmax(axis=1), touched.shape[1] - 1)
+            cycles += traffic[np.arange(len(plain)), first] * cost
+        return cycles
