@@ -17,6 +17,7 @@ from tuner.space.contraction import Contraction, grouped_axis
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import is_ours
 from tuner.space.plans import plans
+from tuner.space.tiling import tile as write_tile
 from tuner.space.vectors import VectorUnit, best_tiles, register_tiles
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
@@ -131,6 +132,30 @@ def test_convolutions_strided_dilated_and_grouped_give_the_numbers_of_the_untune
 def test_a_convolution_with_channels_first_gives_the_numbers_of_the_untuned_program(llvm):
     mod = convolution(7, 6, 10, stride=1, padding=1, dilation=1, groups=1, nchw=True)
     assert_same_numbers(mod, llvm, seed=3)
+
+
+def test_with_channels_first_the_filters_may_be_the_vectors(llvm):
+    """The image slides along its lines: packing it would repeat it; packed filters are read as they lie."""
+    from tvm import topi
+
+    x, w = te.placeholder((1, 5, 9, 6), name="X"), te.placeholder((20, 5, 3, 3), name="W")
+    out = topi.nn.relu(topi.nn.conv2d_nchw(x, w, 1, 1, 1))
+    mod = canonical_module(te.create_prim_func([x, w, out]))
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    root = schedule.get_sblock("root")
+    (block,) = [b for b in schedule.get_child_blocks(root) if schedule.get(b).init is not None]
+    straight, turned = (find(schedule.get(block)) for find in (Contraction.of, Contraction.turned))
+    assert straight.slides
+    assert (straight.rows, straight.columns) == (turned.columns, turned.rows)
+    assert not turned.writes_rows
+    arrays = inputs(mod)
+    expected = outputs(mod, llvm, arrays)
+    name = schedule.get(block).name_hint
+    for plan in plans(turned, AVX2)[:3]:
+        candidate = schedule.copy()
+        write_tile(candidate, candidate.get_sblock(name), turned, plan, lanes=AVX2.lanes)
+        check_trace(json.loads(canonical_text(candidate.trace)))
+        np.testing.assert_allclose(outputs(candidate.mod, llvm, arrays), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("rows", "columns", "n_forms"), [(1, 50, 2), (6, 33, 2), (17, 33, 0)])

@@ -24,6 +24,16 @@ def depthwise(size, channels, *, stride, padding):
     return canonical_module(te.create_prim_func(list(arguments)))
 
 
+def depthwise_first(size, channels, *, padding):
+    """Channels first: vectors lie along a line of the image, and its taps shift them."""
+    from tvm import topi
+
+    x = te.placeholder((1, channels, size, 2 * size), name="X")
+    w = te.placeholder((channels, 1, 3, 3), name="W")
+    out = topi.nn.depthwise_conv2d_nchw(x, w, 1, padding, 1)
+    return canonical_module(te.create_prim_func([x, w, topi.nn.relu(out)]))
+
+
 def pooling(kind, size, channels, *, stride, padding):
     from tvm import topi
 
@@ -45,10 +55,11 @@ def spaces(mod, target):
     [
         (lambda: depthwise(7, 16, stride=2, padding=1), 4),
         (lambda: depthwise(14, 40, stride=1, padding=1), 4),
+        (lambda: depthwise_first(8, 3, padding=1), 4),
         (lambda: pooling("max", 9, 32, stride=2, padding=1), 4),
         (lambda: pooling("avg", 6, 8, stride=1, padding=0), 2),
     ],
-    ids=["strided", "odd channels", "max", "average"],
+    ids=["strided", "odd channels", "channels first", "max", "average"],
 )
 def test_each_form_gives_the_numbers_of_the_untuned_program(llvm, mod, n_forms):
     mod = mod()

@@ -59,10 +59,26 @@ class Contraction:
         """Axes that are fused to one each: the batch's, where there are any, then these."""
         return [axes for axes in (self.batch, *sides) if axes]
 
+    @property
+    def writes_rows(self) -> bool:
+        """A vector of the output's columns lies contiguous in it."""
+        return self.columns[-1].place in self.contiguous
+
+    @property
+    def slides(self) -> bool:
+        """The vectors' operand is a window that moves with the depth; a copy repeats its elements."""
+        of_depth = {axis.place for axis in self.depth}
+        return len(self.vectors.contiguous) > 1 and bool(of_depth & set(self.vectors.contiguous))
+
     @classmethod
     def of(cls, block: Any) -> Self | None:
-        """The contraction that a TVM block is, or None."""
+        """The contraction that a TVM block is, or None; its columns are those of the output."""
         return _contraction(cls, block)
+
+    @classmethod
+    def turned(cls, block: Any) -> Self | None:
+        """With rows and columns exchanged: a vector of results is then no vector of the output."""
+        return _contraction(cls, block, turn=True)
 
 
 def needs_simplifying(block: Any) -> bool:
@@ -84,7 +100,7 @@ def grouped_axis(block: Any) -> tuple[int, int] | None:
     return None
 
 
-def _contraction(cls: Any, block: Any) -> Any:
+def _contraction(cls: Any, block: Any, *, turn: bool = False) -> Any:
     operands = _operands(block)
     if operands is None:
         return None
@@ -102,7 +118,7 @@ def _contraction(cls: Any, block: Any) -> Any:
     if len(of_both) + len(own[0]) + len(own[1]) != len(spatial) or not own[0] or not own[1] or not depth:
         return None
     contiguous = _contiguous(block, _simplified(block, store.indices))
-    side = 0 if any(axis.place in contiguous for axis in own[0]) else 1
+    side = int(any(axis.place in contiguous for axis in own[0]) == turn)
     read = [place for load in loads if (place := _read_place(block, load)) is not None]
     if len(set(read)) != len(loads):
         return None
@@ -182,17 +198,17 @@ def _contiguous(block: Any, indices: Sequence[Any]) -> tuple[int, ...]:
     """Places of the iterators that are the last index, or a summand of it."""
     if not indices:
         return ()
-    summands = _summands(indices[-1])
+    found = summands(indices[-1])
     return tuple(
         place
         for place, axis in enumerate(block.iter_vars)
-        if any(axis.var.same_as(summand) for summand in summands)
+        if any(axis.var.same_as(summand) for summand in found)
     )
 
 
-def _summands(expression: Any) -> list[Any]:
+def summands(expression: Any) -> list[Any]:
     if _is(expression, "Add"):
-        return [*_summands(expression.a), *_summands(expression.b)]
+        return [*summands(expression.a), *summands(expression.b)]
     return [expression]
 
 

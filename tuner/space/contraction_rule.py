@@ -3,6 +3,7 @@
 A block that is no contraction, or that something has scheduled before, is left alone.
 """
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -10,9 +11,9 @@ from tuner.space.contraction import Contraction, grouped_axis, needs_simplifying
 from tuner.space.dots import dots_of, write_dots
 from tuner.space.index_maps import index_map
 from tuner.space.offering import is_untouched, written
-from tuner.space.plans import plans
+from tuner.space.plans import Plan, plans, whole_tiles
 from tuner.space.tiling import tile
-from tuner.space.vectors import vector_unit
+from tuner.space.vectors import VectorUnit, vector_unit
 from tuner.trace import TVM_ERRORS
 
 
@@ -22,19 +23,33 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     if not is_untouched(schedule, block):
         return []
     normal = _normalised(schedule, name)
-    contraction = None if normal is None else Contraction.of(normal.get(normal.get_sblock(name)))
-    if normal is None or contraction is None:
+    if normal is None:
+        return []
+    node = normal.get(normal.get_sblock(name))
+    contraction = Contraction.of(node)
+    if contraction is None:
         return []
     unit = vector_unit(target, bits=contraction.bits)
-    tiles = [
-        partial(tile, contraction=contraction, plan=plan, lanes=unit.lanes)
-        for plan in plans(contraction, unit)
-    ]
+    forms = _tiles(contraction, plans(contraction, unit), unit)
+    turned = Contraction.turned(node)
+    if turned is not None and _is_worth_turning(contraction, turned, unit):
+        forms += _tiles(turned, plans(turned, unit, n_tiles=1), unit)
     rows = [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
         for dots in dots_of(contraction, unit)
     ]
-    return written(normal, name, [*tiles, *rows])
+    return written(normal, name, [*forms, *rows])
+
+
+def _is_worth_turning(straight: Contraction, turned: Contraction, unit: VectorUnit) -> bool:
+    """Straight, its vectors would have to be copied again and again, or padded; turned, they need not."""
+    if straight.slides:
+        return True
+    return bool(whole_tiles(turned, unit, count=1)) and not whole_tiles(straight, unit, count=1)
+
+
+def _tiles(contraction: Contraction, found: Iterable[Plan], unit: VectorUnit) -> list[Any]:
+    return [partial(tile, contraction=contraction, plan=plan, lanes=unit.lanes) for plan in found]
 
 
 def _normalised(schedule: Any, name: str) -> Any | None:

@@ -47,7 +47,7 @@ class _Forming:
     def run(self) -> NormalForm:
         schedule, plan = self._schedule, self._plan
         epilogue = epilogue_of(schedule, self._block, self._contraction)
-        crop = self._cropped() if self._pads or (epilogue is None and not self._writes_rows()) else None
+        crop = self._cropped() if self._pads or not self._contraction.writes_rows else None
         scalars = self._copied(of_rows=True) if self._pads or plan.scalars is not Staging.NONE else None
         vectors = self._copied(of_rows=False) if self._pads or plan.vectors is not Staging.NONE else None
         schedule.transform_block_layout(self._block, self._fusing())
@@ -59,10 +59,6 @@ class _Forming:
             vectors=self._stage(vectors, of_rows=False, staging=plan.vectors),
             tail=tail,
         )
-
-    def _writes_rows(self) -> bool:
-        """The block's own stores are whole vectors."""
-        return self._contraction.columns[-1].place in self._contraction.contiguous
 
     def _cropped(self) -> Any:
         """The block writes C'[b, m, n]; the block that is returned takes it to the output."""

@@ -40,16 +40,11 @@ class Plan:
     blocks_depth: bool
 
 
-def plans(contraction: Contraction, unit: VectorUnit) -> tuple[Plan, ...]:
-    """The most hopeful first."""
+def plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2) -> tuple[Plan, ...]:
+    """The most hopeful first; of the register tiles the `n_tiles` best."""
     rows, columns, depth = contraction.extents
-    best = best_tiles(register_tiles(unit), unit, rows=rows, columns=columns, count=2)
-    aligned = [tile for tile in register_tiles(unit) if _is_aligned(contraction, tile)]
-    unstaged = [
-        tile
-        for tile in best_tiles(aligned, unit, rows=rows, columns=columns, count=2)
-        if hope(tile, unit, rows, columns) >= _NEARLY * hope(best[0], unit, rows, columns)
-    ]
+    best = best_tiles(register_tiles(unit), unit, rows=rows, columns=columns, count=n_tiles)
+    unstaged = whole_tiles(contraction, unit, count=n_tiles)
     found = [*_unstaged(contraction, unstaged), *_staged(contraction, best, full=not unstaged)]
     grain = _depth_grain(depth)
     blocks_depth = depth > _SHALLOW and grain < depth
@@ -57,6 +52,17 @@ def plans(contraction: Contraction, unit: VectorUnit) -> tuple[Plan, ...]:
         Plan(tile=tile, scalars=scalars, vectors=vectors, depth_grain=grain, blocks_depth=blocks_depth)
         for tile, scalars, vectors in dict.fromkeys(found)
     )
+
+
+def whole_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tuple[RegisterTile, ...]:
+    """The best tiles that need no padding, where they are nearly as good as any."""
+    rows, columns, _ = contraction.extents
+    tiles = register_tiles(unit)
+    (best,) = best_tiles(tiles, unit, rows=rows, columns=columns, count=1)
+    aligned = [tile for tile in tiles if _is_aligned(contraction, tile)]
+    least = _NEARLY * hope(best, unit, rows, columns)
+    found = best_tiles(aligned, unit, rows=rows, columns=columns, count=count)
+    return tuple(tile for tile in found if hope(tile, unit, rows, columns) >= least)
 
 
 def _depth_grain(depth: int) -> int:

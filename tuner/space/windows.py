@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.space.contraction import loads_of
+from tuner.space.contraction import loads_of, summands
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.staging import below
 from tuner.space.vectors import VectorUnit, largest_divisor
@@ -125,7 +125,10 @@ def _padding(schedule: Any, block: Any) -> list[Any]:
 
 
 def _lies_innermost(node: Any, channel: Any) -> bool:
-    """The output's last index is the channel, and so is that of every load that uses it."""
+    """The output's last index is the channel, and every load that uses it steps by one element with it.
+
+    Channels first, it is the innermost axis of the image that goes into vectors: its taps are summands.
+    """
     from tvm.tirx.analysis import undefined_vars
 
     if not node.body.indices or not node.body.indices[-1].same_as(channel):
@@ -136,4 +139,6 @@ def _lies_innermost(node: Any, channel: Any) -> bool:
         for load in found
         if any(channel.same_as(v) for index in load.indices for v in undefined_vars(index, []))
     ]
-    return bool(uses) and all(load.indices[-1].same_as(channel) for load in uses)
+    return bool(uses) and all(
+        any(summand.same_as(channel) for summand in summands(load.indices[-1])) for load in uses
+    )
