@@ -22,14 +22,20 @@ class BenchError(RuntimeError):
     """A process of the benchmark failed: which, and its last words."""
 
 
-def ask(module: str, order: Mapping[str, Any], *, env: Mapping[str, str] | None = None) -> Any:
+def ask(
+    module: str,
+    order: Mapping[str, Any],
+    *,
+    env: Mapping[str, str] | None = None,
+    python: str = sys.executable,
+) -> Any:
     """Run `python -m module order.json answer.json` and return the answer. Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="tilefarm-bench-") as directory:
         paths = [Path(directory) / name for name in ("order.json", "answer.json", "stderr")]
         paths[0].write_text(json.dumps(order))
         with paths[2].open("wb") as stderr:
             done = subprocess.run(
-                [sys.executable, "-m", module, str(paths[0]), str(paths[1])],
+                [python, "-m", module, str(paths[0]), str(paths[1])],
                 env={**os.environ, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=stderr,

@@ -22,6 +22,7 @@ Run = Mapping[str, Any]
 
 #: A process alone may lie on slow pages, or meet a slow moment of a shared machine.
 _CARE = evaluate.Care(repeats=6, repeat_ms=20.0, processes=3)
+_OTHERS = tuple(f"× {name}" for name in vendors.LIBRARIES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,13 +105,27 @@ def _compared(
 
 
 def _judged(found: dict[str, Any], workload: Workload, target: Mapping[str, Any]) -> dict[str, Any]:
-    """With the careful evaluator's times of all its runs, and numpy's."""
+    """With the careful evaluator's times of all its runs, and other libraries' before and after them."""
+    before = _of_libraries(found, workload, target)
     traces = {f"{run['space']} {run['seed']}": run["trace"] for run in found["runs"]}
     times = evaluate.timed(workload.module, traces, target, _CARE)
     for run in found["runs"]:
         timed = times[f"{run['space']} {run['seed']}"]
         run |= {"careful_secs": timed.secs, "difference": timed.difference}
-    return found | {"numpy_secs": vendors.numpy_secs(workload.name, workload.module, target)}
+    after = _of_libraries(found, workload, target)
+    return found | {f"{name}_secs": _middle(before[name], after[name]) for name in vendors.LIBRARIES}
+
+
+def _of_libraries(
+    found: Mapping[str, Any], workload: Workload, target: Mapping[str, Any]
+) -> dict[str, float | None]:
+    return {
+        name: vendors.secs(name, found["workload"], workload.module, target) for name in vendors.LIBRARIES
+    }
+
+
+def _middle(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else (first + second) / 2
 
 
 def _run(farm: Farm, workload: Workload, *, space: str, seed: int, trials: int) -> dict[str, Any]:
@@ -174,7 +189,7 @@ def _table(results: Sequence[Mapping[str, Any]], spaces: Sequence[str]) -> str:
                 [found["workload"], str(found["trials"]), str(len(mine)), space, *_cells(found, mine, base)]
             )
     return "\n".join(
-        report.markdown_table([*head, "× base", "× numpy", "search, s", "wall, s", "not ok"], rows)
+        report.markdown_table([*head, "× base", *_OTHERS, "search, s", "wall, s", "not ok"], rows)
     )
 
 
@@ -182,14 +197,15 @@ def _cells(found: Mapping[str, Any], mine: Sequence[Run], base: float | None) ->
     secs = [run["careful_secs"] for run in mine]
     median = statistics.median(secs)
     gflops = found["flops"] / median / 1e9
-    peak, numpy_secs = found["peak_gflops"], found.get("numpy_secs")
+    peak = found["peak_gflops"]
+    others = [found.get(f"{name}_secs") for name in vendors.LIBRARIES]
     failed = sum(count for run in mine for outcome, count in run["outcomes"].items() if outcome != "ok")
     return [
         f"{micros(median)} ({micros(min(secs))}–{micros(max(secs))})",
         number(gflops, 0),
         number(100 * gflops / peak if peak else None, 0),
         number(base / median if base else None, 2),
-        number(numpy_secs / median if numpy_secs else None, 2),
+        *(number(secs / median if secs else None, 2) for secs in others),
         number(statistics.median(run["search_secs"] for run in mine)),
         number(statistics.median(run["wall_secs"] for run in mine)),
         str(failed),

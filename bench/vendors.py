@@ -1,104 +1,51 @@
-"""What numpy's OpenBLAS takes for a workload of the suite that is a matrix product, in a process of its own.
+"""What other libraries take for a workload of the benchmarks: numpy with its OpenBLAS, PyTorch with oneDNN.
 
-`python -m bench.vendors ORDER ANSWER` is that process; it loads no TVM. Products with a bias and an
-activation are what a user of numpy would write: nothing is packed before, nothing is fused.
+Each library is timed in a process of its own, which loads no TVM, on as many cores as the target has. Nothing
+is packed before on their side either, but operands lie as the library's users hold them. PyTorch is no
+dependency: it is asked where TILEFARM_BENCH_TORCH names a Python that has it, or where ours does.
 """
 
-import json
+import importlib.util
 import os
-import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from bench.processes import ask
+from bench.vendor_numpy import PRODUCTS
+from bench.vendor_torch import FUNCTIONS
 
-from bench.processes import ask, order_and_answer
-
-Array = npt.NDArray[np.float32]
-
-_REPEATS, _REPEAT_SECS = 5, 0.02
+#: Names of the columns, and what each library can compute.
+LIBRARIES: Mapping[str, Mapping[str, Any]] = {"numpy": PRODUCTS, "torch": FUNCTIONS}
+_TORCH_PYTHON = "TILEFARM_BENCH_TORCH"
 
 
-def numpy_secs(name: str, module_json: str, target: Mapping[str, Any]) -> float | None:
-    """Median seconds of a call on as many cores as the target has; None where numpy has no such function.
+def secs(library: str, name: str, module_json: str, target: Mapping[str, Any]) -> float | None:
+    """Median seconds of a call; None where the library has no such function, or is not installed.
 
     The module tells the inputs' shapes. Loads TVM, in this process only.
     """
-    if name not in PRODUCTS:
+    python = _python(library)
+    if name not in LIBRARIES[library] or python is None:
         return None
+    cores = str(int(target["num-cores"]))
+    order = {"name": name, "shapes": input_shapes(module_json), "cores": int(cores)}
+    threads = {"OPENBLAS_NUM_THREADS": cores, "OMP_NUM_THREADS": cores}
+    return float(ask(f"bench.vendor_{library}", order, env=threads, python=python)["secs"])
+
+
+def input_shapes(module_json: str) -> list[list[int]]:
+    """Of all parameters but the last, which is the output."""
     from tuner.module import load_module
 
     *inputs, _ = load_module(module_json)["main"].params
-    cores = int(target["num-cores"])
-    order = {
-        "name": name,
-        "shapes": [[int(extent) for extent in parameter.ty.shape] for parameter in inputs],
-        "cores": cores,
-    }
-    return float(ask("bench.vendors", order, env={"OPENBLAS_NUM_THREADS": str(cores)})["secs"])
+    return [[int(extent) for extent in parameter.ty.shape] for parameter in inputs]
 
 
-def _dense(data: Array, weight: Array, bias: Array) -> Array:
-    return data @ weight.T + bias
-
-
-def _dense_gelu(data: Array, weight: Array, bias: Array) -> Array:
-    from scipy.special import erf
-
-    out = _dense(data, weight, bias)
-    return out * np.float32(0.5) * (1 + erf(out * np.float32(0.5**0.5)))
-
-
-def _product(a: Array, b: Array) -> Array:
-    return np.matmul(a, b)
-
-
-def _attention(query: Array, value: Array) -> Array:
-    """[batch, sequence, heads, dim] each; as te_workload.transpose_batch_matmul."""
-    return np.matmul(query.transpose(0, 2, 1, 3), value.transpose(0, 2, 3, 1))
-
-
-def _product_bias_relu(a: Array, b: Array, bias: Array) -> Array:
-    return np.maximum(np.matmul(a, b) + bias, np.float32(0))
-
-
-#: By the names of bench.suite and bench.unseen.
-PRODUCTS: dict[str, Callable[..., Array]] = {
-    "GMM-512": _product,
-    "GMM-1024": _product,
-    "TBG": _attention,
-    "DENSE": _dense_gelu,
-    "DENSE-odd": _dense,
-    "GEMV": _dense,
-    "SKINNY": _dense,
-    "BMM-bias": _product_bias_relu,
-    "GMM-prime": _product_bias_relu,
-}
-
-
-def main() -> None:
-    order, answer = order_and_answer()
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: order["cores"]])
-    generator = np.random.default_rng(0)
-    inputs = [generator.random(shape, dtype=np.float32) for shape in order["shapes"]]
-    answer.write_text(json.dumps({"secs": _timed(PRODUCTS[order["name"]], inputs)}))
-
-
-def _timed(function: Callable[..., Array], inputs: Sequence[Array]) -> float:
-    function(*inputs)
-    began = time.perf_counter()
-    function(*inputs)
-    number = max(1, round(_REPEAT_SECS / (time.perf_counter() - began)))
-    means = []
-    for _ in range(_REPEATS):
-        began = time.perf_counter()
-        for _ in range(number):
-            function(*inputs)
-        means.append((time.perf_counter() - began) / number)
-    return statistics.median(means)
-
-
-if __name__ == "__main__":
-    main()
+def _python(library: str) -> str | None:
+    if library != "torch":
+        return sys.executable
+    named = os.environ.get(_TORCH_PYTHON)
+    if named:
+        return named
+    return sys.executable if importlib.util.find_spec("torch") else None

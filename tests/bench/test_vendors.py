@@ -1,19 +1,27 @@
-"""numpy computes what the suite's modules compute, or the comparison means nothing."""
+"""Other libraries compute what the suite's modules compute, or the comparison means nothing."""
+
+import importlib.util
+import os
 
 import numpy as np
 import pytest
 
-from bench.suite import workload
-from bench.vendors import PRODUCTS, numpy_secs
+from bench import suite, unseen, vendors
+from bench.vendor_numpy import PRODUCTS
+from bench.vendor_torch import FUNCTIONS, prepared
 from tuner.module import load_module
 from tuner.target import detect_local_target
 from tuner.tvm_light import load_tvm
 
 
-@pytest.mark.parametrize("name", ["TBG", "DENSE-odd"])
-def test_numpy_computes_what_the_module_computes(name):
+def module_of(name):
+    return (unseen.unseen(name) if name in unseen.UNSEEN else suite.workload(name)).module
+
+
+def inputs_and_output(name):
+    """As the untuned module computes it."""
     tvm = load_tvm()
-    mod = load_module(workload(name).module)
+    mod = load_module(module_of(name))
     generator = np.random.default_rng(0)
     arrays = [
         generator.random([int(extent) for extent in parameter.ty.shape], dtype="float32")
@@ -21,11 +29,42 @@ def test_numpy_computes_what_the_module_computes(name):
     ]
     tensors = [tvm.runtime.tensor(array) for array in arrays]
     tvm.compile(mod, tvm.target.Target("llvm"))["main"](*tensors)
-    np.testing.assert_allclose(PRODUCTS[name](*arrays[:-1]), tensors[-1].numpy(), rtol=1e-4)
+    return arrays[:-1], tensors[-1].numpy()
+
+
+@pytest.mark.parametrize("name", ["TBG", "DENSE-odd"])
+def test_numpy_computes_what_the_module_computes(name):
+    arrays, expected = inputs_and_output(name)
+    np.testing.assert_allclose(PRODUCTS[name](*arrays), expected, rtol=1e-4)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="the extra torch is not installed")
+@pytest.mark.parametrize("name", ["C1D", "CBR", "DEP", "TBG", "NCHW-stem"])
+def test_pytorch_computes_what_the_module_computes(name):
+    arrays, expected = inputs_and_output(name)
+    for call in prepared(name, arrays, 1):
+        found = call().numpy()
+        if found.shape != expected.shape:  # channels first
+            found = np.moveaxis(found, 1, -1)
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 def test_it_is_timed_in_a_process_of_its_own():
-    secs = numpy_secs("TBG", workload("TBG").module, detect_local_target())
+    secs = vendors.secs("numpy", "TBG", module_of("TBG"), detect_local_target())
     assert secs is not None
     assert 0 < secs < 1
-    assert numpy_secs("SFM", "", {}) is None
+
+
+def test_what_a_library_does_not_have_has_no_time():
+    assert vendors.secs("numpy", "SFM", "", {}) is None
+    assert vendors.secs("torch", "CAP", "", {}) is None
+
+
+def test_pytorch_is_asked_in_the_python_that_is_named(monkeypatch, tmp_path):
+    """It has an environment of its own; without one, and without the extra, there is no time."""
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\necho '{\"secs\": 0.25}' > $4\n")
+    fake.chmod(0o755)
+    monkeypatch.setitem(os.environ, "TILEFARM_BENCH_TORCH", str(fake))
+    assert vendors.secs("torch", "TBG", module_of("TBG"), detect_local_target()) == 0.25
+    assert set(FUNCTIONS) > set(PRODUCTS)

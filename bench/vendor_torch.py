@@ -1,0 +1,141 @@
+"""The suite's workloads by PyTorch on a CPU, as its users write them, in eager mode.
+
+`python -m bench.vendor_torch ORDER ANSWER` is the process that times one, maybe in another environment's
+Python. Images and filters lie as PyTorch keeps them, with channels first or last, arranged before the timing;
+the faster of the two counts.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from bench.vendor_timing import Array, Call, answer
+
+#: Takes torch, and the inputs as tensors in the module's layout.
+Prepare = Callable[..., list[Call]]
+
+
+def _conv2d_nhwc(stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        convolve = torch.nn.functional.conv2d
+        return [
+            partial(convolve, image, filters, None, stride, padding, dilation, groups)
+            for image, filters in _arranged(torch, data.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1))
+        ]
+
+    return prepare
+
+
+def _conv2d_bn_relu(stride: int, padding: int) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any, bias: Any, offset: Any, scale: Any) -> list[Call]:
+        offset, scale = offset.reshape(1, -1, 1, 1), scale.reshape(1, -1, 1, 1)
+
+        def call(image: Any, filters: Any) -> Any:
+            out = torch.nn.functional.conv2d(image, filters, bias, stride, padding)
+            return out.mul_(scale).add_(offset).relu_()
+
+        pairs = _arranged(torch, data.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1))
+        return [partial(call, *pair) for pair in pairs]
+
+    return prepare
+
+
+def _conv2d_nchw_relu(stride: int, padding: int) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        def call(image: Any, filters: Any) -> Any:
+            return torch.nn.functional.conv2d(image, filters, None, stride, padding).relu_()
+
+        return [partial(call, *pair) for pair in _arranged(torch, data, weight)]
+
+    return prepare
+
+
+def _conv1d(stride: int, padding: int) -> Prepare:
+    """PyTorch knows channels first alone in one dimension."""
+
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        line, filters = data.permute(0, 2, 1).contiguous(), weight.permute(2, 1, 0).contiguous()
+        convolve = torch.nn.functional.conv1d
+        return [lambda: convolve(line, filters, None, stride, padding).permute(0, 2, 1)]
+
+    return prepare
+
+
+def _depthwise(torch: Any, data: Any, weight: Any) -> list[Call]:
+    convolve, channels = torch.nn.functional.conv2d, data.shape[3]
+    pairs = _arranged(torch, data.permute(0, 3, 1, 2), weight.permute(3, 0, 1, 2))
+    return [partial(convolve, *pair, None, 1, 1, 1, channels) for pair in pairs]
+
+
+def _arranged(torch: Any, image: Any, filters: Any) -> list[tuple[Any, Any]]:
+    """Both with channels first, and both with channels last: which is faster depends on the shape."""
+    formats = (torch.contiguous_format, torch.channels_last)
+    return [tuple(each.contiguous(memory_format=order) for each in (image, filters)) for order in formats]
+
+
+def _dense(torch: Any, data: Any, weight: Any, bias: Any) -> list[Call]:
+    return [lambda: torch.nn.functional.linear(data, weight, bias)]
+
+
+def _dense_gelu(torch: Any, data: Any, weight: Any, bias: Any) -> list[Call]:
+    functional = torch.nn.functional
+    return [lambda: functional.gelu(functional.linear(data, weight, bias))]
+
+
+def _product(torch: Any, a: Any, b: Any) -> list[Call]:
+    return [lambda: torch.matmul(a, b)]
+
+
+def _attention(torch: Any, query: Any, value: Any) -> list[Call]:
+    return [lambda: torch.matmul(query.permute(0, 2, 1, 3), value.permute(0, 2, 3, 1))]
+
+
+def _product_bias_relu(torch: Any, a: Any, b: Any, bias: Any) -> list[Call]:
+    return [lambda: torch.matmul(a, b).add_(bias).relu_()]
+
+
+def _softmax(torch: Any, a: Any) -> list[Call]:
+    return [lambda: torch.softmax(a, dim=1)]
+
+
+#: By the names of bench.suite and bench.unseen. A capsule convolution has no function of its own.
+FUNCTIONS: dict[str, Prepare] = {
+    "GMM-512": _product,
+    "GMM-1024": _product,
+    "DENSE": _dense_gelu,
+    "TBG": _attention,
+    "C1D": _conv1d(2, 1),
+    "C2D-a": _conv2d_nhwc(1, 1),
+    "C2D-b": _conv2d_nhwc(),
+    "CBR": _conv2d_bn_relu(2, 1),
+    "DEP": _depthwise,
+    "GRP": _conv2d_nhwc(1, 1, 1, 4),
+    "SFM": _softmax,
+    "RES-1": _conv2d_nhwc(1, 1),
+    "RES-2": _conv2d_nhwc(2, 1),
+    "RES-4": _conv2d_nhwc(1, 1),
+    "PW": _conv2d_nhwc(),
+    "DIL": _conv2d_nhwc(1, 2, 2),
+    "DENSE-odd": _dense,
+    "GEMV": _dense,
+    "SKINNY": _dense,
+    "NCHW-3x3": _conv2d_nchw_relu(1, 1),
+    "NCHW-stem": _conv2d_nchw_relu(2, 3),
+    "NHWC-17": _conv2d_nhwc(1, 1),
+    "NHWC-G8": _conv2d_nhwc(1, 1, 1, 8),
+    "BMM-bias": _product_bias_relu,
+    "GMM-prime": _product_bias_relu,
+}
+
+
+def prepared(name: str, inputs: Sequence[Array], cores: int) -> list[Call]:
+    """Loads PyTorch, for as many threads as `cores`."""
+    import torch
+
+    torch.set_num_threads(cores)
+    torch.set_grad_enabled(False)
+    return FUNCTIONS[name](torch, *[torch.from_numpy(array) for array in inputs])
+
+
+if __name__ == "__main__":
+    answer(prepared)
