@@ -1,5 +1,6 @@
 """Workers are killed, stopped, lied to by their clock, and left without disk."""
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -8,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import redis
 
 from tests.chaos.disk import full
@@ -97,11 +99,14 @@ def _stopped(farm: Farm, job_id: str) -> Injected:
     _until(lambda: _timing(farm))
     mark = Mark(farm, job_id)
     tree = farm.roles.tree("worker")
+    # Children end by themselves meanwhile.
     for process in tree:
-        process.suspend()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.suspend()
     time.sleep(_STOPPED_SECS)
     for process in reversed(tree):
-        process.resume()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
     secs = mark.recovered()
     farm.service.wait_job(job_id, timeout_secs=200)
     farm.roles.end("worker-second")

@@ -73,8 +73,11 @@ class Roles:
         return done.stdout
 
     def stop(self) -> None:
-        """End all of them; no child of theirs may be left."""
+        """End all of them, whoever was stopped too; no child of theirs may be left."""
         children = [child for process in self._processes.values() for child in _children(process.pid)]
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.resume()
         for process in reversed(self._processes.values()):
             process.send_signal(signal.SIGCONT)
             process.terminate()
