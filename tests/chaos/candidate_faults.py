@@ -10,6 +10,7 @@ from sandbox.limits import Limits
 from tests.chaos import hostile
 from tests.chaos.farm import Farm
 from tests.chaos.fault import Fault, Injected, Mark
+from tests.chaos.opened import appearing
 from tests.system.modules import body
 
 _WAIT_SECS = 60.0
@@ -25,10 +26,10 @@ def _armed(name: str, farm: Farm, job_id: str) -> Injected:
     evil = _submit_hostile(farm)
     # Candidates wait for the baseline, so that none of them has run when the kernel is armed.
     _wait_for_baseline(farm, evil)
-    switch.touch()
-    processes = _wait_for_trials(farm, evil, farm.audit.done(evil) + _ARMED_TRIALS)
-    switch.unlink()
-    if not switch.with_name(name + hostile.WENT_OFF).exists():
+    with appearing(switch) as opened:
+        processes = _wait_for_trials(farm, evil, farm.audit.done(evil) + _ARMED_TRIALS)
+        went_off = opened.happened()
+    if not went_off:
         raise AssertionError("no armed kernel ran: nothing was injected")
     outcomes = farm.audit.ask(
         """SELECT outcome, count(*) FROM trials

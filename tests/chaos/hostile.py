@@ -12,16 +12,13 @@ from tuner.tvm_light import load_tvm
 tvm = load_tvm()
 from tvm.script import tirx as T  # noqa: E402 - after the light loader
 
-#: Files that arm the kernel, in its directory.
+#: Files that arm the kernel, in its directory; it opens one before it does harm, and is known by that.
 FORK_BOMB, DAEMON, TEBIBYTE = "fork-bomb", "daemon", "tebibyte"
-#: After a name: the file that an armed kernel leaves before it does harm.
-WENT_OFF = "-went-off"
 
 
 def module_text(directory: Path) -> str:
     """The canonical JSON of the module."""
     bomb, daemon, tebibyte = (str(directory / name) for name in (FORK_BOMB, DAEMON, TEBIBYTE))
-    bomb_did, daemon_did, tebibyte_did = (path + WENT_OFF for path in (bomb, daemon, tebibyte))
 
     @T.prim_func(s_tir=True)
     def main(
@@ -38,18 +35,18 @@ def module_text(directory: Path) -> str:
                 T.writes(D[vn])
                 D[vn] = 0
                 if T.call_extern("int32", "access", bomb, 0) == 0:
-                    T.evaluate(T.call_extern("int32", "creat", bomb_did, 0o600))
+                    T.evaluate(T.call_extern("int32", "open", bomb, 0))
                     for _ in T.serial(1 << 16):
                         T.evaluate(T.call_extern("int32", "fork"))
                 if T.call_extern("int32", "access", daemon, 0) == 0:
-                    T.evaluate(T.call_extern("int32", "creat", daemon_did, 0o600))
+                    T.evaluate(T.call_extern("int32", "open", daemon, 0))
                     if T.call_extern("int32", "fork") == 0:
                         T.evaluate(T.call_extern("int32", "setsid"))
                         if T.call_extern("int32", "fork") > 0:
                             T.evaluate(T.call_extern("int32", "_exit", 0))
                         T.evaluate(T.call_extern("int32", "sleep", 3600))
                 if T.call_extern("int32", "access", tebibyte, 0) == 0:
-                    T.evaluate(T.call_extern("int32", "creat", tebibyte_did, 0o600))
+                    T.evaluate(T.call_extern("int32", "open", tebibyte, 0))
                     T.evaluate(
                         T.call_extern(
                             "handle",

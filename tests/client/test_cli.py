@@ -348,6 +348,16 @@ def test_python_dash_m_works_and_nothing_imports_tvm_before_it_is_needed() -> No
     assert "exit codes" in helped.stdout
 
 
+def test_a_module_is_read_by_a_process_that_had_not_loaded_tvm(module_file: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tilefarm import module;"
+        "print(module.workload_of(module.from_json(Path(sys.argv[1]).read_text())).shash)"
+    )
+    command = [sys.executable, "-c", code, str(module_file)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == SHASH
+
+
 def test_the_public_surface_is_what_all_names() -> None:
     for name in tilefarm.__all__:
         assert getattr(tilefarm, name) is not None
