@@ -19,7 +19,7 @@ from db.states import WorkerRole
 from services.tuning.errors import BrokerError
 from services.tuning.record import read_result, record
 from workers.app import make_app, results_queue
-from workers.messages import MeasureChunk, MessageError, Result
+from workers.messages import MeasureChunk, MessageError, Result, TrialStarted
 from workers.queues import step_of, work_queue
 
 _log = structlog.get_logger(__name__)
@@ -77,7 +77,10 @@ def send_chunk(app: Celery, chunk: MeasureChunk, *, target_key: str, role: Worke
 class ResultsConsumer(threading.Thread):
     """Takes results off their queue, records them, acknowledges them after the commit."""
 
-    def __init__(self, *, app: Celery, engine: Engine, on_change: Callable[[Collection[str]], None]) -> None:
+    def __init__(
+        self, *, app: Celery, engine: Engine, on_change: Callable[[Collection[str], int], None]
+    ) -> None:
+        """`on_change` is told the jobs in which something changed, and how many attempts ended."""
         super().__init__(name="results", daemon=True)
         self._app = app
         self._engine = engine
@@ -134,7 +137,7 @@ class ResultsConsumer(threading.Thread):
         pause_secs = _RETRY_SECS
         while results:
             try:
-                self._on_change(record(self._engine, results))
+                self._on_change(record(self._engine, results), sum(map(_ends, results)))
             except OperationalError as error:
                 _log.warning("database_away", reason=str(error.orig), retry_secs=pause_secs)
                 if self._stopping.wait(pause_secs):
@@ -149,6 +152,10 @@ class ResultsConsumer(threading.Thread):
                 return
             else:
                 return
+
+
+def _ends(result: Result) -> bool:
+    return not isinstance(result, TrialStarted)
 
 
 def _read(message: Any) -> Result | None:

@@ -39,13 +39,22 @@ class Feeder:
     """Of one replica."""
 
     def __init__(
-        self, *, engine: Engine, leases: Leases, send: Send, revisions: Revisions, settings: TunerSettings
+        self,
+        *,
+        engine: Engine,
+        leases: Leases,
+        send: Send,
+        revisions: Revisions,
+        settings: TunerSettings,
+        sent: Callable[[int], None],
     ) -> None:
+        """`sent` is told how many trials went."""
         self._engine = engine
         self._leases = leases
         self._send = send
         self._revisions = revisions
         self._settings = settings
+        self._sent = sent
         self._fairness = Fairness()
         #: In time.monotonic(): when the broker may be tried again.
         self._broker_back_at = 0.0
@@ -145,6 +154,7 @@ class Feeder:
             dispatch.hand_back(self._engine, chunk)
             raise
         _log_sent(chunk, lane.role)
+        self._sent(len(chunk.trials))
         self._revisions.changed({chosen.waiting.job_id})
         return len(chunk.trials)
 

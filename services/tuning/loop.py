@@ -28,6 +28,7 @@ from services.tuning.errors import FarmError, LeaseLostError, TuningError
 from services.tuning.feed import Feeder, Send
 from services.tuning.hunger import Hunger
 from services.tuning.leases import Leases
+from services.tuning.pulse import Pulse
 from services.tuning.revisions import Revisions
 from services.tuning.search_host import SearchHost, Suggested
 from services.tuning.settings import TunerSettings
@@ -55,6 +56,7 @@ class Tuner:
         send: Send,
         revisions: Revisions,
         settings: TunerSettings,
+        pulse: Pulse | None = None,
         signer: Signer | None = None,
     ) -> None:
         self._engine = engine
@@ -63,12 +65,22 @@ class Tuner:
         self._revisions = revisions
         self._settings = settings
         self._signer = signer
-        self._feeder = Feeder(engine=engine, leases=leases, send=send, revisions=revisions, settings=settings)
+        self._pulse = pulse or Pulse(tick_secs=settings.tick_secs)
+        self._feeder = Feeder(
+            engine=engine,
+            leases=leases,
+            send=send,
+            revisions=revisions,
+            settings=settings,
+            sent=self._pulse.sent,
+        )
         #: In time.monotonic(): when something may be tried again.
         self._not_before: dict[int, float] = {}
         self._reconciled_at = 0.0
         self._dropped_at = 0.0
         self._sightings = Sightings()
+        #: Whether this tick has changed rows that the next one decides on.
+        self._acted = False
         #: By search, as it stood when it was last settled: nothing new, nothing to settle.
         self._settled: dict[int, object] = {}
 
@@ -76,11 +88,14 @@ class Tuner:
         """Watchers may have missed something while no replica ran."""
         self._revisions.changed({job.id for job in intents.open_jobs(self._engine)})
 
-    def tick(self) -> None:
+    def tick(self) -> bool:
+        """True where it changed what the next tick decides on."""
+        self._acted = False
         self._follow_intents()
         self._leases.keep()
         self._take_answers()
         snapshot = look(self._engine, self._leases, dead_after_secs=self._settings.dead_after_secs)
+        self._pulse.look(under_way=snapshot.under_way)
         allocation = self._allocation(snapshot)
         for search_id in list(self._leases):
             with self._isolated(search_id):
@@ -90,6 +105,7 @@ class Tuner:
         self._drop_artifacts()
         self._raise_revisions()
         self._host.close_idle(self._leases)
+        return self._acted
 
     def _allocation(self, snapshot: Snapshot) -> Allocation:
         hunger = Hunger(
@@ -119,6 +135,7 @@ class Tuner:
             if intents.needs_change(job):
                 with self._isolated(None):
                     intents.follow(self._engine, job)
+                    self._acted = True
 
     def _take_answers(self) -> None:
         for answer in self._host.answers():
@@ -174,6 +191,7 @@ class Tuner:
             return
         if baseline is None or baseline.state is TrialState.CANCELLED:
             plan.add_baseline(self._engine, self._leases[search.id], tasks[0])
+            self._acted = True
         self._ask(snapshot, search, allocation)
         self._settle(snapshot, search, tasks)
 
@@ -219,6 +237,7 @@ class Tuner:
         if decision.publish or decision.confirm or (decision.settled and ending):
             settle.settle(self._engine, settling, self._settings, signer=self._signer)
             self._revisions.changed({task.job_id for task in tasks})
+            self._acted = True
         else:
             self._settled[search.id] = state
 

@@ -25,6 +25,7 @@ from services.tuning.broker import ResultsConsumer, make_tuner_app, send_chunk
 from services.tuning.leases import Leases
 from services.tuning.loop import Tuner
 from services.tuning.metrics import TunerMetrics
+from services.tuning.pulse import Pulse
 from services.tuning.revisions import Revisions
 from services.tuning.search_host import SearchHost
 from services.tuning.settings import TunerSettings
@@ -34,27 +35,24 @@ _log = structlog.get_logger(__name__)
 
 _SEARCH_CHILD = "tuner.search_child:run"
 _PRELOAD = ("tuner.preload", "tuner.search_child")
-#: Pause between ticks that results woke: a tick costs milliseconds that candidates need, and results come by
-#: the dozen.
-_BREATH_SECS = 0.2
 
 
 def run(settings: TunerSettings) -> None:
     """Run until SIGTERM or SIGINT."""
     stopping = threading.Event()
-    wake = threading.Event()
+    pulse = Pulse(tick_secs=settings.tick_secs)
 
     def stop(_signum: int, _frame: object) -> None:
         stopping.set()
-        wake.set()
+        pulse.hurry()
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, stop)
-    serve(settings, stopping=stopping, wake=wake)
+    serve(settings, stopping=stopping, pulse=pulse)
 
 
-def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading.Event) -> None:
-    """The service without its signals: runs until `stopping`; `wake` cuts a pause short."""
+def serve(settings: TunerSettings, *, stopping: threading.Event, pulse: Pulse) -> None:
+    """The service without its signals: runs until `stopping`; the pulse cuts a pause short."""
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"[:120]
     engine = connect(settings.database_url)
     app = make_tuner_app(
@@ -64,9 +62,9 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
     )
     revisions = Revisions(secs=settings.revision_secs)
 
-    def changed(job_ids: Collection[str]) -> None:
+    def changed(job_ids: Collection[str], ended: int) -> None:
         revisions.changed(job_ids)
-        wake.set()
+        pulse.ended(ended)
 
     consumer = ResultsConsumer(app=app, engine=engine, on_change=changed)
     leases = Leases(engine=engine, owner=owner, settings=settings)
@@ -75,16 +73,22 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, wake: threading
         tuner = Tuner(
             engine=engine,
             leases=leases,
-            host=SearchHost(engine=engine, spawn=lambda: _spawn(server, settings), settings=settings),
+            host=SearchHost(
+                engine=engine,
+                spawn=lambda: _spawn(server, settings),
+                settings=settings,
+                on_answer=pulse.wake,
+            ),
             send=lambda chunk, key, role: send_chunk(app, chunk, target_key=key, role=role),
             revisions=revisions,
             settings=settings,
+            pulse=pulse,
             signer=_signer(engine, settings, stopping=stopping),
         )
         consumer.start()
         _log.info("tuner_started", owner=owner)
         try:
-            _loop(tuner, settings, metrics, stopping=stopping, wake=wake)
+            _loop(tuner, settings, metrics, stopping=stopping, pulse=pulse)
         finally:
             consumer.stop()
             _close(tuner)
@@ -125,7 +129,7 @@ def _loop(
     metrics: TunerMetrics,
     *,
     stopping: threading.Event,
-    wake: threading.Event,
+    pulse: Pulse,
 ) -> None:
     outage_secs = settings.outage_secs
     started = False
@@ -135,7 +139,7 @@ def _loop(
                 tuner.start()
                 started = True
             with metrics.tick():
-                tuner.tick()
+                acted = tuner.tick()
         except OperationalError as error:
             metrics.database_away()
             _log.warning("database_away", reason=str(error.orig), retry_secs=outage_secs)
@@ -143,9 +147,7 @@ def _loop(
             outage_secs = min(2 * outage_secs, settings.outage_max_secs)
             continue
         outage_secs = settings.outage_secs
-        wake.wait(settings.tick_secs)
-        wake.clear()
-        stopping.wait(_BREATH_SECS)
+        pulse.rest(acted=acted)
 
 
 def _close(tuner: Tuner) -> None:

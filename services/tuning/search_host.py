@@ -86,8 +86,17 @@ class _Live:
 class SearchHost:
     """Used by the loop's thread only."""
 
-    def __init__(self, *, engine: Engine, spawn: Callable[[], SearchChild], settings: TunerSettings) -> None:
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        spawn: Callable[[], SearchChild],
+        settings: TunerSettings,
+        on_answer: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_answer` is called, by any thread, when there is an answer to take."""
         self._engine = engine
+        self._on_answer = on_answer
         self._spawn = spawn
         self._settings = settings
         self._live: OrderedDict[int, _Live] = OrderedDict()
@@ -120,6 +129,7 @@ class SearchHost:
         live.rounds_asked += 1
         live.payers = frozenset(payers)
         live.request = self._threads.submit(self._suggest, live, search, round_, learnt_round, count)
+        live.request.add_done_callback(lambda _: self._on_answer())
         return True
 
     def answers(self) -> list[Suggested]:

@@ -33,6 +33,11 @@ class Snapshot:
     owners_out: Mapping[int, Mapping[str, int]]
     workers: Sequence[FleetWorker]
 
+    @property
+    def under_way(self) -> int:
+        """Dispatched trials of all targets, anybody's."""
+        return sum(sum(by_role.values()) for by_role in self.outstanding.values())
+
     def tasks_of(self, search_id: int) -> list[OpenTask]:
         return [task for task in self.tasks if task.search_id == search_id]
 

@@ -102,7 +102,7 @@ def _consumer(
     consumer = ResultsConsumer(
         app=make_tuner_app(url, timeout_secs=0.5, redeliver_secs=redeliver_secs),
         engine=engine,
-        on_change=lambda _jobs: changed.set(),
+        on_change=lambda _jobs, _ended: changed.set(),
     )
     consumer.start()
     return consumer, changed

@@ -14,6 +14,7 @@ from db.session import connect
 from db.states import JobState, Outcome, Purpose, WorkerRole
 from db.tables import JobRow, RecordRow, Row, SearchRow, TargetRow, TrialRow
 from services.tuning.main import serve
+from services.tuning.pulse import Pulse
 from services.tuning.settings import TunerSettings
 from tests.tuning.rows import add_job, add_search, add_target, add_worker, heard, read, states
 from workers.app import make_app, publish_result, results_queue
@@ -98,11 +99,11 @@ def test_a_job_on_a_real_search_and_broker_ends_with_a_record(tmp_path: Path, va
     [target_key] = read(engine, TargetRow.key)
     _poison(valkey_url)
     worker = DrawingWorker(valkey_url, engine, target_key)
-    stopping, wake = threading.Event(), threading.Event()
+    stopping, pulse = threading.Event(), Pulse(tick_secs=0.15)
     settings = TunerSettings(
         database_url=url, broker_url=valkey_url, batch_size=8, first_batch_size=8, revision_secs=0.1
     )
-    service = threading.Thread(target=serve, args=(settings,), kwargs={"stopping": stopping, "wake": wake})
+    service = threading.Thread(target=serve, args=(settings,), kwargs={"stopping": stopping, "pulse": pulse})
     worker.start()
     service.start()
     try:
@@ -113,7 +114,7 @@ def test_a_job_on_a_real_search_and_broker_ends_with_a_record(tmp_path: Path, va
             time.sleep(0.1)
     finally:
         stopping.set()
-        wake.set()
+        pulse.hurry()
         service.join(30)
         worker.stopping.set()
         worker.join(10)
