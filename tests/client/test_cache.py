@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from tvm.target import Target
 import tilefarm
 from tests.client.conftest import TARGET, FakeService, MMRelu, database, record, renamed
 from tests.client.test_database import SHASH, compiled, is_tuned
-from tilefarm import answers, cache, lookups, visible
+from tilefarm import answers, applied, cache, graph, lookups, visible
 from tilefarm.cache import DiskCache
 
 TVM = tvm.__version__
@@ -229,14 +230,15 @@ def test_what_a_dead_process_left_is_cleared_away(tmp_path: Path) -> None:
 
 #: Writes and reads twelve answers among others that do; prints how many were wrong. It loads no TVM.
 _HAMMER = """
-import sys
+import json, sys
 from pathlib import Path
 from tilefarm import cache
 from tilefarm.answers import Missing, Record, question_key
 def answer(number):
     if number % 2:
         return Missing(nearest=f"n{number}" * 100)
-    return Record(record_id=str(number), module="m" * 3000, trace=[], run_secs=(1.0,), tvm_version="t")
+    module = json.dumps({"root_index": 0, "nodes": [{"type": "ir.IRModule"}] * 100})
+    return Record(record_id=str(number), module=module, trace=[], run_secs=(1.0,), tvm_version="t")
 kept = cache.DiskCache(Path(sys.argv[1]), max_bytes=cache._SHARDS * 20_000)
 wrong = 0
 for turn in range(200):
@@ -276,6 +278,30 @@ def test_the_misses_that_are_kept_are_bounded_and_a_damaged_file_is_none(tmp_pat
     assert DiskCache(tmp_path).read(question(500), TVM) is None
     kept.write({question(1): answers.Missing(nearest="x")})
     assert DiskCache(tmp_path).read(question(1), TVM).answer == answers.Missing(nearest="x")
+
+
+def test_a_module_is_checked_before_it_is_kept_and_again_where_others_could_write(
+    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    check = graph.check
+    monkeypatch.setattr(graph, "check", lambda text: (checked.append(text), check(text)))
+
+    def compiled_anew() -> Any:
+        applied._loaded.cache_clear()
+        return compiled(database(service, on_miss="silent"))
+
+    assert is_tuned(compiled_anew().mod)
+    assert is_tuned(compiled_anew().mod)
+    assert len(checked) == 1
+    (path,) = (tmp_path / "cache" / "answers-1").glob("*/*/*")
+    path.chmod(0o666)
+    assert is_tuned(compiled_anew().mod)
+    assert len(checked) == 2
+    shutil.rmtree(tmp_path / "cache" / "answers-1")
+    service.records[SHASH] = record(module='{"root_index": 1, "nodes": []}')
+    assert compiled_anew() is None
+    assert not list((tmp_path / "cache" / "answers-1").glob("*/*/*"))
 
 
 def test_a_record_that_is_gone_is_a_miss_and_a_miss_that_was_tuned_a_record(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tilefarm import target as targets
@@ -30,6 +30,8 @@ class Record:
     etag: str = ""
     #: Ed25519, base64; None where the service signs nothing. What it is worth, tilefarm.signatures says.
     signature: str | None = None
+    #: Its module was found safe to load: now, or before it was kept where only this user writes.
+    is_checked: bool = field(default=False, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -44,14 +44,18 @@ class Applied:
 
 
 @lru_cache(maxsize=_KEPT_MODULES)
-def _stored(text: str) -> Any:
+def _loaded(text: str, *, is_checked: bool) -> Any:
+    return module.from_json(text, is_checked=is_checked)
+
+
+def _stored(record: Record) -> Any:
     """The record's module. Nobody changes it: what is scheduled is a function of its own."""
-    return module.from_json(text)
+    return _loaded(record.module, is_checked=record.is_checked)
 
 
 def apply(record: Record, workload: module.Workload) -> Applied:
     """ModuleError or TraceError where the record does not fit; TVM's own errors where the trace does not."""
-    stored = _stored(record.module)
+    stored = _stored(record)
     if not module.equal(stored, workload.module):
         raise ModuleError("the record's module is another one with the same hash")
     check_trace(record.trace)
@@ -66,7 +70,7 @@ def apply_anchored(record: Record, workload: module.Workload, target: Any) -> Ap
     ModuleError or TraceError where it does not fit; TVM's own errors where no schedule can be made of it.
     """
     check_trace(record.trace)
-    found = anchor.trace_for(workload.module, record.trace, of=_stored(record.module), target=target)
+    found = anchor.trace_for(workload.module, record.trace, of=_stored(record), target=target)
     return _applied(record, found, workload.asked, workload.name)
 
 

@@ -14,10 +14,11 @@ import re
 import time
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tilefarm import graph
 from tilefarm import target as targets
 from tilefarm.answers import Missing, Record, parse_record
 from tilefarm.errors import BadAnswerError, TargetError
@@ -29,6 +30,8 @@ DEFAULT_MAX_BYTES = 256 << 20
 _MAX_ANSWER_BYTES = 64 << 20
 #: Files are spread over so many directories; each may fill its share of the whole.
 _SHARDS = 64
+_DIGEST_BYTES = 32
+_WRITABLE_BY_OTHERS = 0o022
 #: By so much clocks of hosts that share a directory may differ.
 _CLOCK_SECS = 60.0
 #: A temporary file that is older was left by a process that died.
@@ -58,26 +61,26 @@ class DiskCache:
 
     def read(self, question: str, tvm_version: str) -> Kept | None:
         """None where there is no whole, sensible answer of this TVM version."""
-        path = self._path(question)
-        body = _read(path)
-        if not isinstance(body, dict):
+        found = _read(f"{self._directory}/{_shard(question)}/{question}")
+        if found is None:
             missed = self._misses.get(question)
             return None if missed is None else _kept(*missed)
-        try:
-            age_secs = time.time() - path.stat().st_mtime
-            if body.get("question") != question:
-                return None
-            return _kept(parse_record(body.get("record"), tvm_version), age_secs)
-        except (OSError, BadAnswerError):
+        body, stat = found
+        if not isinstance(body, dict) or body.get("question") != question:
             return None
+        try:
+            record = parse_record(body.get("record"), tvm_version)
+        except BadAnswerError:
+            return None
+        return _kept(replace(record, is_checked=_is_own(stat)), time.time() - stat.st_mtime)
 
     def write(self, found: Mapping[str, Record | Missing]) -> None:
-        """Answers by question."""
+        """Answers by question; of a record only one whose module is safe to load."""
         misses = {question: answer for question, answer in found.items() if isinstance(answer, Missing)}
         for question, answer in found.items():
             if isinstance(answer, Record):
-                body = {"question": question, "record": answer.as_json()}
-                self._store(self._path(question), body)
+                if answer.is_checked or graph.is_safe(answer.module):
+                    self._store(self._path(question), {"question": question, "record": answer.as_json()})
             else:
                 with contextlib.suppress(OSError):
                     self._path(question).unlink(missing_ok=True)
@@ -97,10 +100,10 @@ class DiskCache:
 
     def read_profile(self, name: str) -> dict[str, Any] | None:
         """The canonical target of a profile, as the service told it last."""
-        body = _read(self._profile_path(name)) if _PROFILE.fullmatch(name) else None
+        found = _read(self._profile_path(name)) if _PROFILE.fullmatch(name) else None
         try:
-            return targets.canonical(body["target"]) if isinstance(body, dict) else None
-        except (KeyError, TargetError):
+            return None if found is None else targets.canonical(found[0]["target"])
+        except (KeyError, TypeError, TargetError):
             return None
 
     def write_profile(self, name: str, target: dict[str, Any]) -> None:
@@ -108,7 +111,7 @@ class DiskCache:
             self._store(self._profile_path(name), {"target": target})
 
     def _path(self, question: str) -> Path:
-        return self._directory / f"{int(question[:8], 16) % _SHARDS:02x}" / question
+        return self._directory / _shard(question) / question
 
     def _profile_path(self, name: str) -> Path:
         return self._directory / "targets" / name
@@ -123,6 +126,16 @@ class DiskCache:
             write_whole(path, content)
         except OSError as error:
             _log.debug("an answer was not kept in %s: %s", self._directory, error)
+
+
+def _shard(question: str) -> str:
+    return f"{int(question[:8], 16) % _SHARDS:02x}"
+
+
+def _is_own(stat: os.stat_result) -> bool:
+    """Whether nobody but this user can have written a file: then what it holds was checked before."""
+    owner = os.geteuid() if hasattr(os, "geteuid") else None
+    return stat.st_uid == owner and not stat.st_mode & _WRITABLE_BY_OTHERS
 
 
 def _kept(answer: Record | Missing, age_secs: float) -> Kept | None:
@@ -145,14 +158,17 @@ def _content(body: dict[str, Any]) -> bytes:
     return hashlib.sha256(content).digest() + content
 
 
-def _read(path: Path) -> Any:
+def _read(path: str | Path) -> tuple[Any, os.stat_result] | None:
+    """What a file holds; None where it is not there, torn, or no such file."""
     try:
-        content = path.read_bytes()
-        if hashlib.sha256(content[32:]).digest() != content[:32]:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a compile waits: no Path is made
+            stat = os.fstat(file.fileno())
+            content = file.read()
+        if hashlib.sha256(content[_DIGEST_BYTES:]).digest() != content[:_DIGEST_BYTES]:
             return None
         inflater = zlib.decompressobj()
-        text = inflater.decompress(content[32:], _MAX_ANSWER_BYTES)
-        return json.loads(text) if inflater.eof else None
+        text = inflater.decompress(content[_DIGEST_BYTES:], _MAX_ANSWER_BYTES)
+        return (json.loads(text), stat) if inflater.eof else None
     except (OSError, zlib.error, ValueError, RecursionError):
         return None
 

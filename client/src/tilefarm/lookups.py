@@ -7,9 +7,10 @@ for a while. No question raises a ServiceError.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from tilefarm import graph
 from tilefarm import target as targets
 from tilefarm.answers import Answer, Record, Unanswered, batch_etag, parse, question_key
 from tilefarm.breaker import CircuitBreaker
@@ -154,7 +155,7 @@ class Lookups:
             answers = (
                 {shash: kept.answer for shash, kept in batch.kept.items()}
                 if body is None
-                else parse(body, batch.target, batch.tvm_version, batch.shashes)
+                else _checked(parse(body, batch.target, batch.tvm_version, batch.shashes))
             )
         except ServiceError as error:
             self._breaker.failed()
@@ -183,6 +184,16 @@ class Lookups:
         until = float("inf") if isinstance(answer, Record) else self._now() + miss_secs
         with self._lock:
             self._known[question] = (until, answer)
+
+
+def _checked(answers: Mapping[str, Answer]) -> dict[str, Answer]:
+    """Once for each module, however often and by however many processes it will be loaded from the cache."""
+    return {
+        shash: replace(answer, is_checked=graph.is_safe(answer.module))
+        if isinstance(answer, Record)
+        else answer
+        for shash, answer in answers.items()
+    }
 
 
 def _request(service: Asking, batch: _Batch) -> Mapping[str, Any] | None:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from tilefarm.errors import TargetError
@@ -134,6 +135,12 @@ def _show(value: Any) -> str:
 
 def of_tvm(target: Any) -> dict[str, Any]:
     """The canonical form of a `tvm.target.Target`."""
+    return dict(_of_handle(target))
+
+
+@lru_cache(maxsize=64)
+def _of_handle(target: Any) -> dict[str, Any]:
+    """A compile asks with one target for all of its functions. TVM's objects are equal where they are one."""
     return canonical(plain(target.export()))
 
 
