@@ -40,19 +40,19 @@ def weighted_history(tasks: Sequence[Task], improvements: Iterable[Improvement])
 
 
 def sparkline(values: Sequence[float], *, width: float, height: float) -> str:
-    """An SVG path of steps that fills the box, logarithmic; empty where there are fewer than two values."""
+    """An SVG path of equally wide steps that fills the box, logarithmic; empty for fewer than two values."""
     if len(values) < 2:
         return ""
     logs = [math.log(value) for value in values]
     low, high = min(logs), max(logs)
     spread = (high - low) or 1.0
     places = [
-        (index * width / (len(values) - 1), 1 + (high - value) / spread * (height - 2))
+        (index * width / len(values), 1 + (high - value) / spread * (height - 2))
         for index, value in enumerate(logs)
     ]
     first = places[0]
     moves = "".join(f"H{x:.1f}V{y:.1f}" for x, y in places[1:])
-    return f"M{first[0]:.1f} {first[1]:.1f}{moves}"
+    return f"M{first[0]:.1f} {first[1]:.1f}{moves}H{width:.1f}"
 
 
 def _weighted(parts: Sequence[tuple[float, float | None]]) -> float | None:

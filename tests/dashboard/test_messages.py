@@ -84,4 +84,4 @@ def test_spans_have_their_two_largest_units(secs, text):
 
 def test_a_sparkline_falls_from_top_to_bottom_and_needs_two_values():
     assert sparkline([4.0], width=10, height=22) == ""
-    assert sparkline([4.0, 2.0, 1.0], width=10, height=22) == "M0.0 1.0H5.0V11.0H10.0V21.0"
+    assert sparkline([4.0, 2.0, 1.0], width=9, height=22) == "M0.0 1.0H3.0V11.0H6.0V21.0H9.0"

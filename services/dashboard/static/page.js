@@ -31,16 +31,22 @@ async function post(path, body) {
   if (!answer.ok) throw new Error(said.detail || `The service answered ${answer.status}.`);
   return said;
 }
+// While an action is asked for, and until the page that it leads to is there, no refresh may load this one again.
+let acting = false;
 async function act(element, body) {
   if (element.dataset.confirm && !confirm(element.dataset.confirm)) return;
   const buttons = element.matches("form") ? element.querySelectorAll("button") : [element];
   buttons.forEach((button) => { button.disabled = true; });
+  acting = true;
   try {
     const said = await post(element.dataset.post, body);
     const goto = said.goto || element.dataset.goto;
-    if (goto) location.assign(goto);
-    else { document.activeElement?.blur(); await refresh(); }
+    if (goto) { location.assign(goto); return; }
+    acting = false;
+    document.activeElement?.blur();
+    await refresh();
   } catch (error) {
+    acting = false;
     toast(error instanceof TypeError ? "The service does not answer; try again." : error.message);
   } finally {
     buttons.forEach((button) => { button.disabled = false; });
@@ -137,7 +143,7 @@ async function refresh() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const now = [...document.querySelectorAll("[data-part]")];
     if (!now.every((part) => page.getElementById(part.id)) || page.querySelectorAll("[data-part]").length !== now.length) {
-      location.reload();
+      if (!acting) location.reload();
       return;
     }
     for (const part of now) swap(part, page.getElementById(part.id));

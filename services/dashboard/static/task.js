@@ -28,7 +28,7 @@
     const roofline = fastest && d.roofline_secs > fastest / 30 ? d.roofline_secs : null;
     const line = (secs, name, color, dash) => (secs ? [{ type: "scatter", mode: "lines", x: [0, end], y: [secs * 1e6, secs * 1e6], line: { color, width: 1.5, dash }, hoverinfo: "text", text: `${name}: ${latency(secs)}`, name: `${name} ${latency(secs)}` }] : []);
     const traces = [
-      { type: "scatter", mode: "markers", name: "measured", x: at(ok), y: micros(ok), text: ok.map(told), customdata: ok.map((i) => d.trials[i]), hoverinfo: "text", marker: { size: 6, color: css("--s1"), opacity: ok.length > 500 ? 0.45 : 0.7 } },
+      { type: "scatter", mode: "markers", name: "measured", x: at(ok), y: micros(ok), text: ok.map(told), customdata: ok.map((i) => d.trials[i]), hoverinfo: "text", marker: { size: 6, color: css("--s1"), opacity: ok.length > 500 ? (isDark() ? 0.65 : 0.45) : (isDark() ? 0.95 : 0.7) } },
       ...line(d.untuned_secs, "untuned", css("--soft"), "dash"),
       ...line(d.record_secs, "incumbent record", css("--s2"), "dashdot"),
       ...line(roofline, "roofline", css("--s3"), "dot"),
