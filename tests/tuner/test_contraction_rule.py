@@ -17,6 +17,7 @@ from tuner.space.contraction import Contraction, grouped_axis
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import is_ours
 from tuner.space.plans import plans
+from tuner.space.rules import with_ours
 from tuner.space.tiling import tile as write_tile
 from tuner.space.vectors import VectorUnit, best_tiles, register_tiles
 from tuner.target import make_target
@@ -168,6 +169,28 @@ def test_few_rows_that_lie_along_the_depth_are_dot_products_too(llvm, rows, colu
         check_trace(json.loads(canonical_text(schedule.trace)))
         got = outputs(schedule.mod, llvm, arrays)
         np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
+
+
+def test_stocks_rules_are_those_that_tvm_chooses_for_the_target():
+    """A product of bytes keeps its tensor intrinsic on a CPU that has one."""
+    target = make_target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})
+    a, b = te.placeholder((32, 64), "uint8", name="A"), te.placeholder((32, 64), "int8", name="B")
+    k = te.reduce_axis((0, 64), name="k")
+    c = te.compute(
+        (32, 32), lambda i, j: te.sum(a[i, k].astype("int32") * b[j, k].astype("int32"), axis=k), name="C"
+    )
+    mod = canonical_module(te.create_prim_func([a, b, c]))
+    context = tvm.s_tir.meta_schedule.TuneContext(
+        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
+    )
+    traces = [canonical_text(schedule.trace) for schedule in context.generate_design_space()]
+    assert any("auto_tensorize" in trace for trace in traces)
+    assert any("SSRSSRSS" in trace for trace in traces)
+
+
+def test_a_gpu_keeps_tvms_own_rules():
+    generator = with_ours(make_target({"kind": "cuda", "arch": "sm_80"}))
+    assert generator.sch_rules is None
 
 
 def test_every_register_tile_fits_the_registers():

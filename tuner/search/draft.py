@@ -6,8 +6,9 @@ what the cost model says of the programs that the round has replayed.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 
 import numpy as np
@@ -128,10 +129,11 @@ def _values(genome: Genome) -> list[float]:
     return sums + values
 
 
-def _tile_values(factors: Iterable[int]) -> list[float]:
+@cache
+def _tile_values(factors: tuple[int, ...]) -> tuple[float, ...]:
     logs = [math.log2(factor) if factor > 0 else 0.0 for factor in factors][::-1]
     products = np.cumsum(logs).tolist()
     innermost = round(2 ** logs[0]) if logs else 1
     missing = [math.nan] * (_LEVELS - len(logs))
     lanes = math.log2(math.gcd(innermost, 16)) if innermost else 0.0
-    return [*logs[:_LEVELS], *missing, *products[:_LEVELS], *missing, lanes]
+    return (*logs[:_LEVELS], *missing, *products[:_LEVELS], *missing, lanes)

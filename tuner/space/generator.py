@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.errors import SpaceError, TraceError
-from tuner.space.postprocs import postprocs
-from tuner.space.rules import schedule_rules
+from tuner.space.rules import with_ours
 from tuner.trace import apply_trace
 from tuner.tvm_light import load_tvm
 
@@ -22,7 +21,7 @@ def space_generator(space: Mapping[str, Any] | None, target: Any) -> Any:
     if space is None:
         return PostOrderApply()
     if "rules" in space:
-        return PostOrderApply(sch_rules=schedule_rules(target), postprocs=postprocs(target))
+        return with_ours(target)
     traces = space["traces"]
 
     def replay(schedule: Any) -> list[Any]:

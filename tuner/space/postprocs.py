@@ -4,16 +4,14 @@ Our copies of a layout-free operand are the rewritten layout already; stock's Re
 they read, and cannot invert the fused axes.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from tuner.space.finish_rule import is_ours
 
 
-def postprocs(target: Any) -> list[Any]:
+def postprocs(stock: Iterable[Any]) -> list[Any]:
     """For the spaces of tuner.space.rules."""
-    from tvm.s_tir.meta_schedule.postproc import Postproc
-
-    stock = Postproc.create(str(target.kind.name))
     return [_unless_ours(item) if type(item).__name__ == "RewriteLayout" else item for item in stock]
 
 

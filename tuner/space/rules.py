@@ -5,16 +5,24 @@ from typing import Any
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import finish_rule
 from tuner.space.offering import offering
+from tuner.space.postprocs import postprocs
 from tuner.space.window_rule import passed_over
 
 
-def schedule_rules(target: Any) -> list[Any]:
-    """TVM's default rules with ours among them, each a choice beside stock's; on a GPU, TVM's alone."""
-    from tvm.s_tir.meta_schedule.schedule_rule import ScheduleRule
+def with_ours(target: Any) -> Any:
+    """A fresh SpaceGenerator: TVM's rules for this target with ours among them; on a GPU, TVM's alone."""
+    from tvm import IRModule
+    from tvm.s_tir.meta_schedule import TuneContext
+    from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-    kind = str(target.kind.name)
-    stock = list(ScheduleRule.create(kind))
-    return _with_ours(stock) if kind == "llvm" else stock
+    stock = PostOrderApply()
+    if str(target.kind.name) != "llvm":
+        return stock
+    # TVM chooses by the target's features which rules are the default: tensor intrinsics come with them.
+    chosen = TuneContext(mod=IRModule({}), target=target, space_generator=stock).space_generator
+    return PostOrderApply(
+        sch_rules=_with_ours(list(chosen.sch_rules)), postprocs=postprocs(list(chosen.postprocs))
+    )
 
 
 def _with_ours(stock: list[Any]) -> list[Any]:
