@@ -2,7 +2,8 @@
 
 Opening and asking at several sizes, each in a process of its own. With `--server N`, the service alone: p50
 and p99 of batches of 25 on PostgreSQL with 10,000 and with N workloads. With `--compile`, what a compile pays
-when nothing is tuned. What was generated is kept in `--dir` and used again.
+when nothing is tuned; with `--parts`, what there is to do for one function. What was generated is kept in
+`--dir` and used again.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench import lookup_compile, lookup_content, lookup_server
+from bench import lookup_compile, lookup_content, lookup_parts, lookup_server
 from bench.lookup_api import running_api
 from bench.machine import this_machine
 from bench.report import markdown_table, write_json, write_section
@@ -30,12 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prepare", action="store_true", help="generate what is asked for, and end")
     parser.add_argument("--server", type=int, metavar="WORKLOADS", help="the service alone, on PostgreSQL")
     parser.add_argument("--compile", action="store_true", help="what a compile pays for misses")
+    parser.add_argument("--parts", action="store_true", help="hash, equality and loading by module size")
     parser.add_argument("--dry", action="store_true", help="leave docs/ as it is")
 
 
 def main(arguments: argparse.Namespace) -> int:
     if arguments.server:
         name, text, found = "lookup-server", *lookup_server.measure(arguments.server, arguments.dir)
+    elif arguments.parts:
+        name, text, found = "lookup-parts", *lookup_parts.measure()
     elif arguments.compile:
         name, text, found = "lookup-compile", *lookup_compile.measure()
     else:

@@ -60,11 +60,13 @@ def _compile(database: Any, target: Any) -> dict[str, float]:
     compile_relax(MemoryDatabase() if database is None else database, mod, target, params=None)
     wall = time.perf_counter() - began
     stats = None if database is None else database.stats()
+    began = time.perf_counter()
     if database is not None:
         database.close()
     return {
         "wall_secs": wall,
         "tilefarm_secs": 0.0 if stats is None else stats.total_secs,
+        "close_secs": time.perf_counter() - began,
         "misses": 0 if stats is None else stats.misses,
     }
 
@@ -105,9 +107,10 @@ def _table(found: dict[str, list[dict[str, float]]]) -> str:
                 f"{wall:.2f}",
                 f"{1e3 * spent:.0f}",
                 f"{100 * part:.2f} %",
+                f"{1e3 * statistics.median(one['close_secs'] for one in found[who]):.0f}",
             ]
         )
-    head = ["database", "misses", "compile, s", "of it in tilefarm, ms", "part"]
+    head = ["database", "misses", "compile, s", "of it in tilefarm, ms", "part", "closing, ms"]
     told = (
         f"{this_machine()}. A model of {_LAYERS} fused layers, medians of {_REPEATS}, in turns, cold cache."
     )

@@ -1,7 +1,7 @@
 """One model timed without and with the farm's records, in a process: `python -m bench.model_times`.
 
-Both are compiled as a consumer compiles them, run in Relax's virtual machine on the same inputs, compared,
-and timed in turns.
+Both are compiled as a consumer compiles them, run in Relax's virtual machine on the same inputs, compared
+with each other and with numpy, and timed in turns.
 """
 
 import json
@@ -17,11 +17,16 @@ from bench.processes import ask, order_and_answer
 
 _ROUNDS = 9
 _ROUND_MS = 50.0
+#: Of outputs, relative to the largest.
+_TOLERANCE = 1e-4
 MIXTURE = "mixture"
 
 
 def times(model: str, *, url: str, token: str, target: Mapping[str, Any]) -> dict[str, Any]:
-    """Medians "untuned_secs" and "tuned_secs", their outputs' relative "difference", "hits" and "misses"."""
+    """Medians "untuned_secs" and "tuned_secs", their "difference" and that to numpy, "hits" and "misses".
+
+    RuntimeError where one of them does not compute what numpy does.
+    """
     order = {"model": model, "url": url, "token": token, "target": dict(target)}
     # Before TVM's thread pool starts: left alone it takes half of the host's cores.
     answer: dict[str, Any] = ask(
@@ -48,15 +53,33 @@ def _measured(order: dict[str, Any]) -> dict[str, Any]:
         untuned, inputs = build(order["model"], MemoryDatabase(), target)
         tuned, _ = build(order["model"], database, target)
         stats = database.stats()
-    expected, got = (machine["main"](*inputs).numpy() for machine in (untuned, tuned))
+    outputs = [machine["main"](*inputs).numpy() for machine in (untuned, tuned)]
+    differences = [_difference(output, _expected(order["model"])) for output in outputs]
+    if max(differences) > _TOLERANCE:
+        raise RuntimeError(f"{order['model']} computes something else than numpy: {differences}")
     untuned_secs, tuned_secs = _in_turns([untuned, tuned], inputs)
     return {
         "untuned_secs": untuned_secs,
         "tuned_secs": tuned_secs,
-        "difference": float(np.abs(got - expected).max() / np.abs(expected).max()),
+        "difference": _difference(outputs[1], outputs[0]),
+        "difference_to_numpy": differences[1],
         "hits": stats.hits,
         "misses": stats.misses,
     }
+
+
+def _expected(name: str) -> Any:
+    """The model's output as numpy computes it."""
+    from examples import mixture
+    from examples.models import models
+    from examples.models_in_numpy import in_numpy
+
+    return mixture.expected(*mixture.inputs()) if name == MIXTURE else in_numpy(name, models()[name]())
+
+
+def _difference(got: Any, expected: Any) -> float:
+    """The largest, relative to the largest output."""
+    return float(np.abs(got - expected).max() / np.abs(expected).max())
 
 
 def _relax(name: str, database: Any, target: Any) -> tuple[Any, list[Any]]:

@@ -103,6 +103,7 @@ def _table(results: dict[str, Any]) -> str:
         "×",
         "hits, misses",
         "largest difference",
+        "to numpy",
     )
     rows = [
         (
@@ -115,6 +116,7 @@ def _table(results: dict[str, Any]) -> str:
             f"**{found['untuned_secs'] / found['tuned_secs']:.1f}**",
             f"{found['hits']}, {found['misses']}",
             f"{found['difference']:.0e}",
+            f"{found['difference_to_numpy']:.0e}" if "difference_to_numpy" in found else "–",
         )
         for name, found in measured.items()
     ]

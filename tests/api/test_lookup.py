@@ -11,10 +11,12 @@ from db.session import transaction
 from db.tables import RecordRow, WorkloadRow
 from tests.api.conftest import TARGET, problem
 from tests.api.rows import publish
+from tests.checks import modules
 from tilefarm import answers, lookups
 from tilefarm.breaker import CircuitBreaker
 from tilefarm.cache import DiskCache
 from tilefarm.client import Client
+from tilefarm.joined_module import joined
 
 TVM = "0.27.0.post1"
 UNKNOWN = "0123456789abcdef"
@@ -270,3 +272,16 @@ def test_a_workload_that_was_stored_without_its_anchor_block_gets_it(api, engine
     api.submit()
     with transaction(engine) as session:
         assert session.scalars(select(WorkloadRow.anchor_hash)).one() == known
+
+
+def test_what_a_model_missed_is_taken_as_one_job(api):
+    """As on_miss="submit" sends it: joined from the functions' own modules, without TVM."""
+    alone = {
+        name: api.submit(module=name).json()["tasks"][0]["workload"] for name in ("matmul_relu", "softmax")
+    }
+    text = joined({f"f_{name}": json.dumps(modules.graph(name)) for name in alone})
+    body = {"module": text, "target": TARGET, "max_trials": 512, "weights": {"f_softmax": 3.0}}
+    job = api("POST", "/v1/jobs", json=body)
+    assert job.status_code == 201, job.text
+    tasks = {task["name"]: (task["workload"], task["weight"]) for task in job.json()["tasks"]}
+    assert tasks == {"f_matmul_relu": (alone["matmul_relu"], 1.0), "f_softmax": (alone["softmax"], 3.0)}

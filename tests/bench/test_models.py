@@ -3,10 +3,18 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tvm
+from tvm.relax import VirtualMachine
+from tvm.s_tir.meta_schedule.database import MemoryDatabase
+from tvm.s_tir.meta_schedule.relax_integration import compile_relax
 
 from bench import models, report
 from bench.machine import this_machine
+from examples.models import models as example_models
+from examples.models import transformer
+from examples.models_in_numpy import in_numpy
 
 
 def measured(untuned_secs: float, tuned_secs: float) -> dict[str, object]:
@@ -14,6 +22,7 @@ def measured(untuned_secs: float, tuned_secs: float) -> dict[str, object]:
         "untuned_secs": untuned_secs,
         "tuned_secs": tuned_secs,
         "difference": 2e-7,
+        "difference_to_numpy": 3e-7,
         "hits": 3,
         "misses": 1,
         "tasks": 3,
@@ -26,7 +35,7 @@ def measured(untuned_secs: float, tuned_secs: float) -> dict[str, object]:
 
 def test_a_row_says_how_much_faster_the_model_became() -> None:
     text = models._table({"models": {"cnn": measured(2e-3, 1e-4)}})
-    assert "| cnn | 3 | 96 | 21 | 2000.0 | 100.0 | **20.0** | 3, 1 | 2e-07 |" in text
+    assert "| cnn | 3 | 96 | 21 | 2000.0 | 100.0 | **20.0** | 3, 1 | 2e-07 | 3e-07 |" in text
     assert "mcpu=x86-64-v4" in text
 
 
@@ -43,3 +52,14 @@ def test_runs_on_another_machine_are_not_kept(
     found = {"machine": machine or this_machine().key, "models": {"mlp": measured(1e-4, 1e-5)}}
     (tmp_path / "models.json").write_text(json.dumps(found))
     assert list(models._kept()["models"]) == kept
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "transformer"])
+def test_the_models_compute_what_numpy_does(name: str) -> None:
+    """The table's outputs are held to the same."""
+    model = transformer(length=8, width=16, heads=2) if name == "transformer" else example_models()[name]()
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
+    executable = compile_relax(MemoryDatabase(), model.mod, target, model.tensors())
+    machine = VirtualMachine(executable, tvm.cpu())
+    got = machine["main"](*(tvm.runtime.tensor(value) for value in model.inputs)).numpy()
+    np.testing.assert_allclose(got, in_numpy(name, model, heads=2), rtol=1e-4, atol=1e-5)

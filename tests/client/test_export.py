@@ -110,6 +110,10 @@ def test_coverage_tells_hits_and_misses_by_workload(
     printed = capsys.readouterr().out
     assert "near (num-cores)" in printed
     assert printed.endswith("0 % of the functions are tuned\n")
+    assert run(farm, "coverage", str(module_file), *WORDS, "--near", "anchor-block") == 0
+    asked = farm.bodies()[-2]
+    assert (asked["near"], list(asked["anchors"])) == (["anchor-block"], [SHASH])
+    capsys.readouterr()
     del farm.routes["POST /v1/lookup"]
     source = tmp_path / "kernels.py"
     source.write_text(PYTHON + "\nagain = triple\n")

@@ -15,8 +15,9 @@ from tests.client.conftest import TARGET, FakeService, MMRelu, problem, record, 
 from tests.client.test_cli import run
 from tests.client.test_database import SHASH
 from tilefarm import module, stockreading
+from tilefarm import target as targets
+from tilefarm.stockfiles import PROVENANCE, RECORDS, WORKLOADS
 
-RECORDS = "database_tuning_record.json"
 CANONICAL = module.workload_of(MMRelu).module
 
 
@@ -127,3 +128,45 @@ def test_what_the_service_refuses_is_told(
     farm.routes["POST /v1/records:import"] = lambda _: problem(403, "missing_scope", "no")
     assert run(farm, "import", str(stock_dir)) == 4
     assert run(farm, "import", str(tmp_path / "nothing")) == 2
+
+
+def test_what_was_imported_is_exported_as_stock_had_it(
+    farm: FakeService, stock_dir: Path, tmp_path: Path
+) -> None:
+    """From stock's files to the service and back: same workloads, traces, times and targets."""
+    brought: list[dict[str, Any]] = []
+
+    def quarantine(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        brought.extend({"module": body["module"], **each} for each in body["records"])
+        return httpx.Response(200, json={"quarantined": [1], "known": 0, "refused": []})
+
+    def view(number: int) -> dict[str, Any]:
+        version = {"id": number, "workload": SHASH, "tvm_version": tvm.__version__}
+        return {**brought[number], **version, "policy": {"imported_by": "me"}}
+
+    farm.routes["POST /v1/records:import"] = quarantine
+    assert run(farm, "import", str(stock_dir)) == 0
+    farm.routes["GET /v1/records"] = lambda _: httpx.Response(
+        200, json={"records": [view(number) for number in range(len(brought))], "next_page_token": None}
+    )
+    for number in range(len(brought)):
+        farm.routes[f"GET /v1/records/{number}"] = lambda request: httpx.Response(
+            200, json=view(int(request.url.path.rpartition("/")[2]))
+        )
+    again = tmp_path / "again"
+    assert run(farm, "export", str(again), "--target", json.dumps(TARGET), "--imports") == 0
+    first, second = (
+        ms.database.JSONDatabase(work_dir=str(directory)).get_all_tuning_records()
+        for directory in (stock_dir, again)
+    )
+    assert len(first) == len(second) == 2
+    assert len((again / WORKLOADS).read_text().splitlines()) == 1
+    for mine, theirs in zip(second, first, strict=True):
+        assert str(mine.trace) == str(theirs.trace)
+        assert [float(secs) for secs in mine.run_secs] == [float(secs) for secs in theirs.run_secs]
+        assert targets.of_tvm(mine.target) == targets.of_tvm(theirs.target)
+        assert [str(arg) for arg in mine.args_info] == [str(arg) for arg in theirs.args_info]
+        assert module.equal(mine.workload.mod, theirs.workload.mod)
+    provenance = [json.loads(line) for line in (again / PROVENANCE).read_text().splitlines()]
+    assert [line["origin"] for line in provenance] == [{"imported_by": "me"}] * 2

@@ -22,7 +22,7 @@ from examples.models import models
 from tests.client.conftest import TARGET, URL, FakeService, database, problem, renamed
 from tests.client.test_cli import run
 from tests.client.test_database import compiled
-from tilefarm import model_tuning, module, summary
+from tilefarm import model_tuning, module, submitting, summary
 from tilefarm.stats import Stats
 
 
@@ -81,6 +81,12 @@ def test_submit_sends_each_missed_workload_once_and_nobody_waits(
     assert len(keys) == 1
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine is, what one compile misses comes soon enough; closing sends at once."""
+    monkeypatch.setattr(submitting, "_GATHER_SECS", 30.0)
+
+
 def submitted(service: FakeService) -> list[dict[str, Any]]:
     return [json.loads(request.content) for request in service.requests if request.url.path == "/v1/jobs"]
 
@@ -111,6 +117,24 @@ def test_what_a_model_misses_is_one_job_with_a_task_for_each_function(service: F
     for name, func in functions.items():
         assert str(func.attrs["global_symbol"]) == name
         assert module.workload_of(func).shash == module.workload_of(tasks[name].func).shash
+
+
+def test_what_was_missed_is_sent_once_nothing_more_comes(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submitting, "_GATHER_SECS", 0.05)
+    service.records.clear()
+    arrived = threading.Event()
+
+    def take(_: httpx.Request) -> httpx.Response:
+        arrived.set()
+        return httpx.Response(201, json={"id": "7", "state": "queued"})
+
+    service.routes["POST /v1/jobs"] = take
+    db = database(service, on_miss="submit")
+    assert compiled(db) is None
+    assert arrived.wait(10)
+    db.close()
 
 
 def test_functions_whose_module_cannot_be_seen_are_gathered(service: FakeService) -> None:

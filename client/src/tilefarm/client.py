@@ -109,6 +109,10 @@ class Client:
         """Record views of a target, newest first, without modules and traces."""
         return self._pages("/v1/records", "records", target_key=target_key, state=state)
 
+    def record(self, record_id: str | int) -> dict[str, Any]:
+        """A record view with its module (JSON text) and trace."""
+        return self.http.get(f"/v1/records/{_segment(record_id)}")
+
     def _pages(self, path: str, noun: str, **params: Any) -> Iterator[dict[str, Any]]:
         params["page_size"] = _PAGE_SIZE
         while True:

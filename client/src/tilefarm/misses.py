@@ -51,6 +51,8 @@ class Misses:
         self._writable: bool | None = None
         self._submitter = submitter
         self._compiled = LastCompiled()
+        #: Whether TVM has survived to save what was missed, so far.
+        self._saves = True
         self._told: set[tuple[str, str, str]] = set()
         self._files: Background[_Job] = Background(_write_all, leave_secs=_LEAVE_SECS)
         #: Ready jobs to be: path, function, module, target. A compile does not wait for TVM to dump them.
@@ -100,7 +102,7 @@ class Misses:
         if self._submitter is None:
             return False
         self._compiled.look()
-        text = None if self._compiled.is_view(workload.asked) else saved.text()
+        text = None if self._compiled.is_view(workload.asked) else self._text(saved)
         if text is None:
             return False
         wanted = Wanted(
@@ -116,13 +118,19 @@ class Misses:
         self._submitter.submit(wanted)
         return True
 
+    def _text(self, saved: "_Saved") -> str | None:
+        """None where TVM does not save it, and from then on: a compile does not wait for that again."""
+        text = saved.text() if self._saves else None
+        self._saves = text is not None
+        return text
+
     def _keep(self) -> None:
         """Has the ready jobs written whose modules were not dumped yet, on the thread that TVM runs on."""
         waiting, self._unkept = self._unkept, []
         for path, name, saved, target in waiting:
             if not path.parent.is_dir():
                 continue  # somebody has cleared the cache meanwhile
-            text = saved.text()
+            text = self._text(saved)
             if text is not None:
                 self._files.put(_Job(path=path, name=name, module=text, target=target))
 
@@ -148,15 +156,13 @@ class _Saved:
         self.shash = workload.shash
         self._module = workload.module
         self._text: str | None = None
-        self._refused = False
 
     def text(self) -> str | None:
         """None where TVM does not save the module."""
-        if self._text is None and not self._refused:
+        if self._text is None:
             try:
                 self._text = saving.raw_json(self._module)
             except ModuleError as error:
-                self._refused = True
                 _log.warning("workload %s cannot be kept or sent: %s", self.shash, error)
         return self._text
 

@@ -5,6 +5,7 @@ applied here is written, and the files appear together or not at all. Where a re
 them, in a file that stock does not read.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,12 +22,14 @@ _NAMES = (WORKLOADS, RECORDS, PROVENANCE)
 
 
 class StockFiles:
-    """A context manager; what it holds in memory does not grow with the number of records."""
+    """A context manager; it holds a digest of each workload in memory, and nothing of the records."""
 
     def __init__(self, directory: Path) -> None:
         """ExportError where the directory holds such files already: stock's are appended to, not replaced."""
         self._directory = directory
         self._files: dict[str, TextIO] = {}
+        #: Line of each workload, by the SHA-256 of its module's text.
+        self._workloads: dict[bytes, int] = {}
         self.count = 0
 
     def __enter__(self) -> Self:
@@ -56,11 +59,14 @@ class StockFiles:
             raise ExportError(f"{self._directory} cannot be written: {failure}") from failure
 
     def add(self, found: Applied, target: Any, provenance: Mapping[str, Any]) -> None:
-        """A workload and its record; `target` is the tvm Target."""
+        """A record, and its workload where that is new; `target` is the tvm Target."""
         record = found.tuning_record(target)
+        digest = hashlib.sha256(found.record.module.encode()).digest()
         try:
-            self._line(WORKLOADS, record.workload.as_json())
-            self._line(RECORDS, [self.count, record.as_json()])
+            if digest not in self._workloads:
+                self._workloads[digest] = len(self._workloads)
+                self._line(WORKLOADS, record.workload.as_json())
+            self._line(RECORDS, [self._workloads[digest], record.as_json()])
             self._line(PROVENANCE, dict(provenance))
         except OSError as error:
             raise ExportError(f"{self._directory} cannot be written: {error}") from error

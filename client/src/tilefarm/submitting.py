@@ -48,11 +48,12 @@ class Wanted:
 
 
 class Submitter:
-    def __init__(self, client: Client, *, gather_secs: float = _GATHER_SECS) -> None:
-        """Jobs are sent once nothing was missed for `gather_secs`, or when the connection is left."""
+    """Jobs are sent once nothing was missed for a while, or when the connection is left."""
+
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._background: Background[Wanted] = Background(
-            self._send, leave_secs=_LEAVE_SECS, gather_secs=gather_secs
+            self._send, leave_secs=_LEAVE_SECS, gather_secs=_GATHER_SECS
         )
 
     def submit(self, wanted: Wanted) -> None:

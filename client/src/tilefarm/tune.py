@@ -59,9 +59,9 @@ def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind 
 
     Arguments up to `post_optimization` are those of `tvm.s_tir.meta_schedule.tune_tir`, in its order and with
     its meaning. `target` may also be a profile name of the service, `space` also one of its design spaces
-    ("stock", "tilefarm"). `seed` None means 0, so that equal requests share their work. Progress goes to
-    stderr and to `logs/tilefarm.log` in `work_dir`. Ctrl-C cancels the job. Raises CannotTravelError,
-    ModuleError, TargetError, JobFailedError, ServiceError, TvmPairError.
+    ("stock"; "tilefarm" is what it takes where nothing is said). `seed` None means 0, so that equal requests
+    share their work. Progress goes to stderr and to `logs/tilefarm.log` in `work_dir`. Ctrl-C cancels it.
+    Raises CannotTravelError, ModuleError, TargetError, JobFailedError, ServiceError, TvmPairError.
     """
     stock.refuse_what_cannot_travel(
         {
