@@ -68,6 +68,8 @@ def job_body(order: Mapping[str, Any]) -> dict[str, Any]:
         "module": json.loads(order["module"]),
         "target": "local",
         "max_trials": order["trials"],
+        # The same space on both sides: what is compared is the service.
+        "space": "stock",
         "seed": order["seed"],
         "options": {"isolation_key": name, **order["options"]},
     }

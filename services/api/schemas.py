@@ -35,9 +35,9 @@ class SubmitJob(_Request):
     priority: Annotated[int, Field(ge=-100, le=100, strict=True)] = 0
     seed: Annotated[int, Field(ge=0, le=MAX_BIGINT, strict=True)] = 0
     strategy: Literal["evolutionary", "random"] = "evolutionary"
-    #: TVM's own rules ("stock", also "post-order-apply"), or ours beside them; a function in `spaces` has its
-    #: own.
-    space: Literal["post-order-apply", "stock", "tilefarm"] = "stock"
+    #: Our rules beside TVM's, or TVM's alone ("stock", also "post-order-apply"); a function in `spaces` has
+    #: its own.
+    space: Literal["post-order-apply", "stock", "tilefarm"] = "tilefarm"
     #: By function: {"traces": [..], "postprocs": [names], "mutators": {name: probability}}.
     spaces: dict[str, dict[str, Any]] = Field(default_factory=dict, max_length=500)
     #: By function; tasks without one weigh 1.

@@ -53,6 +53,7 @@ def test_a_design_space_by_name_is_part_of_the_search(api, engine):
     jobs = [api.submit(space=name).json() for name in names]
     searches = [job["tasks"][0]["search_id"] for job in jobs]
     assert searches[0] == searches[1] != searches[2]
+    assert api.submit().json()["tasks"][0]["search_id"] == searches[2], "ours is the default"
     with reading(engine) as session:
         spaces = [session.get(SearchRow, search).space for search in searches]
     assert spaces == [None, None, {"rules": "tilefarm"}]
