@@ -54,6 +54,7 @@ def test_an_onnx_file_is_a_model(tmp_path: Path) -> None:
     assert task_names(mod, params) == ["fused_matmul_relu"]
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch warns TVM's front end of changes to come
 def test_a_torch_module_is_a_model() -> None:
     torch = pytest.importorskip("torch", reason="the extra tilefarm[torch] is not installed")
     module = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.ReLU())
