@@ -55,23 +55,27 @@ def _linear(x: Array, w: dict[str, Array], name: str) -> Array:
 
 
 def _relu(x: Array) -> Array:
-    return np.maximum(x, 0)
+    found: Array = np.maximum(x, 0)
+    return found
 
 
 def _gelu(x: Array) -> Array:
-    return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    found: Array = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    return found
 
 
 def _softmax(x: Array) -> Array:
-    powers = np.exp(x - x.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    powers: Array = np.exp(x - x.max(axis=-1, keepdims=True))
+    found: Array = powers / powers.sum(axis=-1, keepdims=True)
+    return found
 
 
 def _conv(x: Array, weight: Array, *, stride: int, padding: int) -> Array:
     """NCHW by OIHW."""
     padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, weight.shape[2:], axis=(2, 3))
-    return np.einsum("nchwkl,ockl->nohw", windows[:, :, ::stride, ::stride], weight, optimize=True)
+    found: Array = np.einsum("nchwkl,ockl->nohw", windows[:, :, ::stride, ::stride], weight, optimize=True)
+    return found
 
 
 def _conv_bn(x: Array, w: dict[str, Array], name: str, stride: int) -> Array:
@@ -80,7 +84,8 @@ def _conv_bn(x: Array, w: dict[str, Array], name: str, stride: int) -> Array:
     gamma, beta, mean, variance = (
         w[f"{name}_{part}"][:, None, None] for part in ("gamma", "beta", "mean", "variance")
     )
-    return (h - mean) / np.sqrt(variance + _EPSILON) * gamma + beta
+    found: Array = (h - mean) / np.sqrt(variance + _EPSILON) * gamma + beta
+    return found
 
 
 def _basic_block(x: Array, w: dict[str, Array], name: str, stride: int) -> Array:
@@ -90,7 +95,7 @@ def _basic_block(x: Array, w: dict[str, Array], name: str, stride: int) -> Array
 
 
 def _layer_norm(x: Array, w: dict[str, Array], name: str) -> Array:
-    normal = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + _EPSILON)
+    normal: Array = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + _EPSILON)
     return normal * w[f"{name}_gamma"] + w[f"{name}_beta"]
 
 
