@@ -13,6 +13,8 @@ from workers.messages import MeasurePolicy
 
 #: Builds of a search that are remembered, and how many it takes to judge others by them alone.
 _REMEMBERED, _ENOUGH = 64, 8
+#: While few builds are known, the first try of one ends after this multiple of what may be slow at all.
+_FIRST_RATIO = 2.0
 #: Searches that are remembered.
 _SEARCHES = 64
 
@@ -31,6 +33,17 @@ class BuildTimes:
             self._by_search.move_to_end(search_id)
             while len(self._by_search) > _SEARCHES:
                 self._by_search.popitem(last=False)
+
+    def first_limit_secs(self, search_id: int, policy: MeasurePolicy) -> float:
+        """For a candidate's first try; what does not end within it is tried again after the others.
+
+        By then they tell whether that was long. Else a few builds without an end would hold up all cores for
+        the whole time limit, just when nothing is known.
+        """
+        limit_secs = self.limit_secs(search_id, policy)
+        with self._lock:
+            known = len(self._by_search.get(search_id, ()))
+        return limit_secs if known >= _ENOUGH else min(limit_secs, _FIRST_RATIO * policy.slow_build_secs)
 
     def limit_secs(self, search_id: int, policy: MeasurePolicy) -> float:
         """For the search's next candidate: the policy's time limit, less with each build that is known.

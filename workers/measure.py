@@ -9,9 +9,10 @@ import dataclasses
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -42,6 +43,7 @@ from workers.messages import (
 from workers.plan import Planned, Tally, plan
 from workers.reference import ReferenceCache
 from workers.shot import Shot, ShotResult, Token
+from workers.tries import Tries
 
 Publish = Callable[[Result], None]
 
@@ -150,7 +152,7 @@ class _Run:
     #: Of the chunk's search; falls as its trials come in.
     best_secs: float | None = None
     tallies: dict[Attempt, Tally] = field(default_factory=dict)
-    _waiting: deque[tuple[Planned, Shot, Future[None]]] = field(default_factory=deque)
+    _waiting: deque[tuple[Planned, Shot, Tries]] = field(default_factory=deque)
 
     def run(self) -> None:
         self.best_secs = self.chunk.best_latency_secs
@@ -186,10 +188,10 @@ class _Run:
                 self._start(pool, plans, ahead)
                 while self._waiting:
                     if self._cores.takes_turns:
-                        for _, _, future in self._waiting:
-                            future.result()
-                    planned, shot, future = self._waiting[0]
-                    future.result()
+                        for _, _, tries in self._waiting:
+                            tries.result()
+                    planned, shot, tries = self._waiting[0]
+                    tries.result()
                     yield planned, shot
                     self._waiting.popleft()
                     if not self._cores.takes_turns:
@@ -197,9 +199,8 @@ class _Run:
                     elif not self._waiting:
                         self._start(pool, plans, ahead)
             finally:
-                for _, shot, future in self._waiting:
-                    if not future.cancel():
-                        future.exception()
+                for _, shot, tries in self._waiting:
+                    tries.end()
                     shot.close()
 
     def _start(self, pool: ThreadPoolExecutor, plans: Iterator[Planned], count: int) -> None:
@@ -210,9 +211,29 @@ class _Run:
                 attempt=planned.attempt,
                 policy=self.chunk.policy,
             )
-            self._waiting.append((planned, shot, pool.submit(self._build, planned, shot)))
+            tries = Tries(pool, partial(self._try, planned, shot), partial(self._try_again, planned, shot))
+            self._waiting.append((planned, shot, tries))
 
-    def _build(self, planned: Planned, shot: Shot) -> None:
+    def _try(self, planned: Planned, shot: Shot) -> bool:
+        """Build for the first time; True where it is to be tried again."""
+        if planned.order.purpose != Purpose.SEARCH:
+            self._build(planned, shot, self.chunk.policy.build_timeout_secs)
+            return False
+        times, search_id, policy = self.measurer.build_times, self.chunk.search_id, self.chunk.policy
+        limit_secs = times.first_limit_secs(search_id, policy)
+        self._build(planned, shot, limit_secs)
+        provisional = limit_secs < times.limit_secs(search_id, policy)
+        return provisional and shot.result is not None and shot.result.outcome == Outcome.BUILD_TIMEOUT
+
+    def _try_again(self, planned: Planned, shot: Shot) -> None:
+        """The others of the chunk were tried meanwhile."""
+        times, search_id, policy = self.measurer.build_times, self.chunk.search_id, self.chunk.policy
+        limit_secs = times.limit_secs(search_id, policy)
+        if shot.limit_secs is not None and limit_secs > shot.limit_secs:
+            shot.try_again()
+            self._build(planned, shot, limit_secs)
+
+    def _build(self, planned: Planned, shot: Shot, limit_secs: float) -> None:
         tally = self.tallies.get(planned.attempt)
         failed = tally is not None and tally.failure is not None
         if failed or self.measurer.holding.dropped(planned.attempt):
@@ -220,7 +241,7 @@ class _Run:
         library = self._fetch(planned)
         if self.measurer.holding.dropped(planned.attempt):
             return
-        if planned.first:
+        if planned.first and shot.limit_secs is None:
             self.measurer.announce(planned.attempt)
         try:
             trace = unpack_text(planned.trace)
@@ -241,7 +262,7 @@ class _Run:
             threads=self._cores.threads,
             artifacts=self.measurer.artifacts,
             artifact=library or artifact_key(order, tvm_version=self.measurer.tvm_version),
-            limit_secs=self._build_limit_secs(planned),
+            limit_secs=limit_secs,
         )
         if planned.order.purpose == Purpose.SEARCH and shot.build_secs is not None:
             self.measurer.build_times.add(self.chunk.search_id, shot.build_secs)
@@ -262,11 +283,6 @@ class _Run:
             self.measurer.give_back(order, str(error))
             return None
         return name
-
-    def _build_limit_secs(self, planned: Planned) -> float:
-        if planned.order.purpose != Purpose.SEARCH:
-            return self.chunk.policy.build_timeout_secs
-        return self.measurer.build_times.limit_secs(self.chunk.search_id, self.chunk.policy)
 
     def _measure(self, planned: Planned, shot: Shot) -> None:
         device = self.measurer.device

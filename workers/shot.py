@@ -71,6 +71,8 @@ class Shot:
     result: ShotResult | None = None
     #: Of a whole build, from the order to the child's word; None where there was none.
     build_secs: float | None = None
+    #: Of the newest try; None before the first.
+    limit_secs: float | None = None
     _child: Child | None = None
     _built_at: float = 0.0
     #: Seconds by stage, as far as they are known: also of a child that is ended from outside.
@@ -92,6 +94,7 @@ class Shot:
         """
         if self.holding.dropped(self.attempt):
             return
+        self.limit_secs = limit_secs
         began = time.monotonic()
         limits = _limits(self.policy, threads=threads, cpus=cpus)
         child = self.server.spawn(self.entry, limits=limits)
@@ -120,6 +123,11 @@ class Shot:
         self._built_at = time.monotonic()
         if self.result is not None:
             self.close()
+
+    def try_again(self) -> None:
+        """Forget a build that has failed."""
+        self.result = None
+        self._stage_secs.clear()
 
     def measure(self, token: Token) -> None:
         """Hand over the cores and wait for the answer. Nothing to do where the build has failed."""

@@ -45,3 +45,10 @@ def test_searches_of_long_ago_are_forgotten() -> None:
             times.add(search_id, 0.3)
     assert times.limit_secs(0, POLICY) == 10.0
     assert times.limit_secs(99, POLICY) == pytest.approx(2.4)
+
+
+@pytest.mark.parametrize(
+    ("secs", "limit"), [((), 2.0), ((3.0,) * 7, 2.0), ((0.3,) * 8, 2.4), ((3.0,) * 8, 10.0)]
+)
+def test_a_first_try_is_short_while_few_builds_are_known(secs: tuple[float, ...], limit: float) -> None:
+    assert _times(*secs).first_limit_secs(1, POLICY) == pytest.approx(limit)

@@ -89,6 +89,23 @@ def test_an_endless_compile_is_a_build_timeout(bench, authored):
     assert time.monotonic() - began < 6
 
 
+def test_a_first_build_is_cut_short_and_tried_again_after_the_others(bench, authored):
+    """Nothing is known of the search: what is short of time gets it once the others had theirs."""
+    began = time.monotonic()
+    endless, *others = bench.measure(
+        authored["mm"],
+        authored["mm_unrolled"],
+        *[authored["mm_tiled"]] * 2,
+        slow_build_secs=0.001,
+        slow_build_ratio=1000.0,
+        build_timeout_secs=3.0,
+    )
+    assert [outcome.outcome for outcome in others] == [Outcome.OK] * 2
+    assert endless.outcome == Outcome.BUILD_TIMEOUT
+    assert "more than 3 s" in endless.error
+    assert time.monotonic() - began < 15
+
+
 def test_an_endless_run_is_a_run_timeout(bench, authored):
     _place_reference(bench, authored["endless"])
     began = time.monotonic()
