@@ -169,7 +169,7 @@ def test_the_decisions_explorer_filters_by_a_value_and_leads_to_a_trial(
     assert 0 < lines.count() < before
     assert "trials" in page.locator("#decisions-said").inner_text()
     page.get_by_role("button", name="All trials").click()
-    assert lines.count() == before
+    assert lines.count() >= before, "the job tunes on, and more trials may have come"
     lines.last.dispatch_event("click")
     page.wait_for_url("**/trials/*")
 
