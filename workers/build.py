@@ -18,7 +18,7 @@ from db.states import Outcome, Purpose
 from sandbox.fork_server import ForkServer
 from workers.artifact_client import ArtifactClient
 from workers.artifacts import ArtifactStore, artifact_key
-from workers.build_limit import BuildTimes
+from workers.build_limit import BuildLimit, BuildTimes
 from workers.disk import await_space, says_full
 from workers.errors import ArtifactRefused, ArtifactUnwanted, ReferenceFailed, WorkerError
 from workers.holding import Attempt, Holding
@@ -40,6 +40,7 @@ from workers.messages import (
 from workers.reference import ReferenceCache
 from workers.reference_files import pack_reference
 from workers.shot import Shot, ShotResult
+from workers.tries import Tries
 
 _log = structlog.get_logger(__name__)
 _ENTRY = "workers.build_child:run"
@@ -83,16 +84,18 @@ class Builder:
         try:
             await_space(self.artifacts.directory, given_up=lambda: all(map(self.holding.dropped, attempts)))
             reference = self._reference(chunk, module_text, attempts)
+            trials = [
+                _Trial(builder=self, chunk=chunk, order=order, module_text=module_text, reference=reference)
+                for order in chunk.trials
+            ]
             with ThreadPoolExecutor(len(self.cpus), thread_name_prefix="build") as pool:
-                jobs = [
-                    pool.submit(self._trial, chunk, order, module_text, reference) for order in chunk.trials
-                ]
-            for job in jobs:
-                job.result()
+                under_way = [Tries(pool, trial.first, trial.again) for trial in trials]
+                for tries in under_way:
+                    tries.result()
         except ReferenceFailed as error:
             text = f"{REFERENCE_ERROR} {error}"[:MAX_ERROR_CHARS]
             for order in chunk.trials:
-                self._report(order, ShotResult(outcome=Outcome.REJECTED, error=text))
+                self.report(order, ShotResult(outcome=Outcome.REJECTED, error=text))
         except ArtifactUnwanted as error:
             _log.info("chunk_unwanted", chunk_id=chunk.chunk_id, reason=str(error))
         finally:
@@ -111,88 +114,7 @@ class Builder:
         except ArtifactRefused as error:
             raise ReferenceFailed(f"it cannot travel to the device: {error}") from error
 
-    def _trial(self, chunk: MeasureChunk, order: TrialOrder, module_text: str, reference: str) -> None:
-        attempt = Attempt(order.trial_id, order.attempt)
-        if self.holding.dropped(attempt):
-            return
-        self.publish(TrialStarted(trial_id=order.trial_id, attempt=order.attempt, worker_id=self.worker_id()))
-        spent, searching = Counter[str](), order.purpose == Purpose.SEARCH
-        names: list[str] = []
-        traces = [order.trace] + ([] if order.incumbent_trace is None else [order.incumbent_trace])
-        try:
-            for packed in traces:
-                made = self._library(chunk, attempt, module_text, packed, spent, searching=searching)
-                if made is None:
-                    return
-                if isinstance(made, ShotResult):
-                    self._report(order, made)
-                    return
-                name = self.client.send(
-                    made, unwanted=lambda: self.holding.dropped(attempt), ask=order.attempt > 1
-                )
-                names.append(name)
-        except ArtifactRefused as error:
-            failed = ShotResult(outcome=Outcome.BUILD_ERROR, error=str(error), stage_secs=spent)
-            self._report(order, failed)
-        except ArtifactUnwanted:
-            return
-        else:
-            incumbent = names[1] if len(names) > 1 else None
-            built = Built(kernel=names[0], incumbent=incumbent, reference=reference)
-            self._report_built(order, built, spent)
-        finally:
-            self.holding.release([attempt])
-
-    def _library(
-        self,
-        chunk: MeasureChunk,
-        attempt: Attempt,
-        module_text: str,
-        packed: str,
-        spent: Counter[str],
-        *,
-        searching: bool,
-    ) -> bytes | ShotResult | None:
-        """The linked kernel, or how its build failed; None where it was dropped."""
-        try:
-            trace = unpack_text(packed)
-        except MessageError as error:
-            return ShotResult(outcome=Outcome.REJECTED, error=str(error))
-        order = {"module": module_text, "trace": trace, "target": chunk.target, "linker": self.linker}
-        key = artifact_key(order, tvm_version=self.tvm_version)
-        known = self.artifacts.get(key)
-        if known is not None:
-            return known
-        shot = Shot(
-            server=self.server, holding=self.holding, attempt=attempt, policy=chunk.policy, entry=_ENTRY
-        )
-        try:
-            shot.build(
-                order,
-                cpus=self.cpus,
-                threads=1,
-                artifacts=self.artifacts,
-                artifact=key,
-                limit_secs=self._limit_secs(chunk, searching=searching),
-            )
-        finally:
-            shot.close()
-        spent.update(shot.stage_secs)
-        if shot.result is not None or self.holding.dropped(attempt):
-            return shot.result
-        if searching and shot.build_secs is not None:
-            self.build_times.add(chunk.search_id, shot.build_secs)
-        library = self.artifacts.get(key)
-        if library is None:
-            raise WorkerError(f"a kernel was built and is not there: {self.artifacts.directory} takes none")
-        return library
-
-    def _limit_secs(self, chunk: MeasureChunk, *, searching: bool) -> float:
-        if not searching:
-            return chunk.policy.build_timeout_secs
-        return self.build_times.limit_secs(chunk.search_id, chunk.policy)
-
-    def _report_built(self, order: TrialOrder, built: Built, spent: Counter[str]) -> None:
+    def report_built(self, order: TrialOrder, built: Built, spent: Counter[str]) -> None:
         if self.holding.dropped(Attempt(order.trial_id, order.attempt)):
             return
         self.publish(
@@ -207,7 +129,7 @@ class Builder:
         with self._lock:
             self._stage_secs.update(spent)
 
-    def _report(self, order: TrialOrder, result: ShotResult) -> None:
+    def report(self, order: TrialOrder, result: ShotResult) -> None:
         """The outcome of a trial that no device needs to see."""
         if self.holding.dropped(Attempt(order.trial_id, order.attempt)):
             return
@@ -230,3 +152,129 @@ class Builder:
         )
         with self._lock:
             self._stage_secs.update(result.stage_secs)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Trial:
+    """One trial of a chunk, from its order to what is told of it."""
+
+    builder: Builder
+    chunk: MeasureChunk
+    order: TrialOrder
+    module_text: str
+    #: Its name at the API.
+    reference: str
+    #: Of the first try, and what it came to where that may be too short.
+    _limit_secs: float = 0.0
+    _too_long: ShotResult | None = None
+    _spent: Counter[str] = field(default_factory=Counter)
+
+    def first(self) -> bool:
+        """Build it and tell of it; True where that was too short to say."""
+        builder, policy = self.builder, self.chunk.policy
+        if self._dropped():
+            return False
+        builder.publish(TrialStarted(**self._attempt._asdict(), worker_id=builder.worker_id()))
+        limit = (
+            builder.build_times.first_limit(self.chunk.search_id, policy)
+            if self._searching
+            else BuildLimit(secs=policy.build_timeout_secs, provisional=False)
+        )
+        self._limit_secs = limit.secs
+        made = self._built(limit.secs)
+        if limit.provisional and isinstance(made, ShotResult) and made.outcome == Outcome.BUILD_TIMEOUT:
+            self._too_long = made
+            return True
+        self._tell(made)
+        return False
+
+    def again(self) -> None:
+        """The others of the chunk were tried meanwhile."""
+        secs = self.builder.build_times.limit_secs(self.chunk.search_id, self.chunk.policy)
+        self._tell(self._built(secs) if secs > self._limit_secs else self._too_long)
+
+    def _tell(self, made: Built | ShotResult | None) -> None:
+        if isinstance(made, Built):
+            self.builder.report_built(self.order, made, self._spent)
+        elif made is not None:
+            self.builder.report(self.order, made)
+        self.builder.holding.release([self._attempt])
+
+    def _built(self, limit_secs: float) -> Built | ShotResult | None:
+        """What the API keeps of it now, or how its build failed; None where it was dropped."""
+        names: list[str] = []
+        try:
+            for packed in (self.order.trace, self.order.incumbent_trace):
+                if packed is None:
+                    continue
+                made = self._library(packed, limit_secs)
+                if not isinstance(made, bytes):
+                    return made
+                names.append(
+                    self.builder.client.send(made, unwanted=self._dropped, ask=self.order.attempt > 1)
+                )
+        except ArtifactRefused as error:
+            return ShotResult(outcome=Outcome.BUILD_ERROR, error=str(error), stage_secs=self._spent)
+        except ArtifactUnwanted:
+            return None
+        return Built(
+            kernel=names[0], incumbent=names[1] if len(names) > 1 else None, reference=self.reference
+        )
+
+    def _library(self, packed: str, limit_secs: float) -> bytes | ShotResult | None:
+        """The linked kernel, or how its build failed; None where it was dropped."""
+        builder = self.builder
+        try:
+            trace = unpack_text(packed)
+        except MessageError as error:
+            return ShotResult(outcome=Outcome.REJECTED, error=str(error))
+        order = {
+            "module": self.module_text,
+            "trace": trace,
+            "target": self.chunk.target,
+            "linker": builder.linker,
+        }
+        key = artifact_key(order, tvm_version=builder.tvm_version)
+        known = builder.artifacts.get(key)
+        if known is not None:
+            return known
+        shot = Shot(
+            server=builder.server,
+            holding=builder.holding,
+            attempt=self._attempt,
+            policy=self.chunk.policy,
+            entry=_ENTRY,
+        )
+        try:
+            shot.build(
+                order,
+                cpus=builder.cpus,
+                threads=1,
+                artifacts=builder.artifacts,
+                artifact=key,
+                limit_secs=limit_secs,
+            )
+        finally:
+            shot.close()
+        self._spent.update(shot.stage_secs)
+        if shot.result is not None or self._dropped():
+            return shot.result
+        if self._searching and shot.build_secs is not None:
+            builder.build_times.add(self.chunk.search_id, shot.build_secs)
+        library = builder.artifacts.get(key)
+        if library is None:
+            raise WorkerError(
+                f"a kernel was built and is not there: {builder.artifacts.directory} takes none"
+            )
+        return library
+
+    @property
+    def _attempt(self) -> Attempt:
+        return Attempt(self.order.trial_id, self.order.attempt)
+
+    @property
+    def _searching(self) -> bool:
+        return self.order.purpose == Purpose.SEARCH
+
+    def _dropped(self) -> bool:
+        return self.builder.holding.dropped(self._attempt)

@@ -19,6 +19,15 @@ _FIRST_RATIO = 2.0
 _SEARCHES = 64
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildLimit:
+    """Of one try."""
+
+    secs: float
+    #: What does not end within it is tried again, after the others that wait.
+    provisional: bool
+
+
 @dataclass(slots=True)
 class BuildTimes:
     """Seconds of the newest whole builds, by search. Thread-safe."""
@@ -34,16 +43,17 @@ class BuildTimes:
             while len(self._by_search) > _SEARCHES:
                 self._by_search.popitem(last=False)
 
-    def first_limit_secs(self, search_id: int, policy: MeasurePolicy) -> float:
-        """For a candidate's first try; what does not end within it is tried again after the others.
+    def first_limit(self, search_id: int, policy: MeasurePolicy) -> BuildLimit:
+        """For a candidate's first try.
 
-        By then they tell whether that was long. Else a few builds without an end would hold up all cores for
-        the whole time limit, just when nothing is known.
+        A few builds without an end would hold up all cores for the whole time limit, just when nothing is
+        known. When the others have been tried, they tell whether that was long.
         """
         limit_secs = self.limit_secs(search_id, policy)
         with self._lock:
             known = len(self._by_search.get(search_id, ()))
-        return limit_secs if known >= _ENOUGH else min(limit_secs, _FIRST_RATIO * policy.slow_build_secs)
+        first_secs = limit_secs if known >= _ENOUGH else _FIRST_RATIO * policy.slow_build_secs
+        return BuildLimit(secs=min(first_secs, limit_secs), provisional=first_secs < limit_secs)
 
     def limit_secs(self, search_id: int, policy: MeasurePolicy) -> float:
         """For the search's next candidate: the policy's time limit, less with each build that is known.

@@ -220,10 +220,10 @@ class _Run:
             self._build(planned, shot, self.chunk.policy.build_timeout_secs)
             return False
         times, search_id, policy = self.measurer.build_times, self.chunk.search_id, self.chunk.policy
-        limit_secs = times.first_limit_secs(search_id, policy)
-        self._build(planned, shot, limit_secs)
-        provisional = limit_secs < times.limit_secs(search_id, policy)
-        return provisional and shot.result is not None and shot.result.outcome == Outcome.BUILD_TIMEOUT
+        limit = times.first_limit(search_id, policy)
+        self._build(planned, shot, limit.secs)
+        ended = shot.result is None or shot.result.outcome != Outcome.BUILD_TIMEOUT
+        return limit.provisional and not ended
 
     def _try_again(self, planned: Planned, shot: Shot) -> None:
         """The others of the chunk were tried meanwhile."""

@@ -48,7 +48,18 @@ def test_searches_of_long_ago_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
-    ("secs", "limit"), [((), 2.0), ((3.0,) * 7, 2.0), ((0.3,) * 8, 2.4), ((3.0,) * 8, 10.0)]
+    ("secs", "limit", "provisional"),
+    [
+        ((), 2.0, True),
+        ((3.0,) * 7, 2.0, True),
+        ((0.1,) * 7, 8.0 / 7.0, False),
+        ((0.3,) * 8, 2.4, False),
+        ((3.0,) * 8, 10.0, False),
+    ],
 )
-def test_a_first_try_is_short_while_few_builds_are_known(secs: tuple[float, ...], limit: float) -> None:
-    assert _times(*secs).first_limit_secs(1, POLICY) == pytest.approx(limit)
+def test_a_first_try_is_short_while_few_builds_are_known(
+    secs: tuple[float, ...], limit: float, *, provisional: bool
+) -> None:
+    first = _times(*secs).first_limit(1, POLICY)
+    assert first.secs == pytest.approx(limit)
+    assert first.provisional == provisional

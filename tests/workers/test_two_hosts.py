@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,27 @@ def test_a_dropped_trial_is_neither_built_nor_waited_for(
     assert api.kept == {}
     assert bench.holding.held() == []
     assert bench.holding.dropped(Attempt(0, 1))
+
+
+def test_a_builder_too_tries_an_endless_build_again_after_the_others(
+    bench: Bench, api: Api, authored: dict[str, Any]
+) -> None:
+    """Nothing is known of the search: the first try is short, and the second has what the others allow."""
+    chunk = bench.chunk(
+        authored["mm"],
+        authored["mm_unrolled"],
+        authored["mm_tiled"],
+        build_timeout_secs=3.0,
+        slow_build_secs=0.5,
+    )
+    began = time.monotonic()
+    told = build(bench, api, chunk)
+    assert outcomes(told) == {0: Outcome.BUILD_TIMEOUT}
+    assert {each.trial_id for each in told if isinstance(each, TrialBuilt)} == {1}
+    (endless,) = [each for each in told if not isinstance(each, TrialBuilt)]
+    assert "more than 3 s" in endless.error
+    assert 4.0 < time.monotonic() - began < 15.0
+    assert bench.holding.held() == []
 
 
 def test_a_reference_comes_out_as_it_went_in(bench: Bench, api: Api, authored: dict[str, Any]) -> None:
