@@ -41,6 +41,8 @@ class CoverageLine:
     shash: str
     name: str | None
     args: list[dict[str, Any]]
+    #: Names of its blocks.
+    operations: str | None
     flops: float
     #: By target key; a target that nobody asked for is not there.
     cells: dict[str, Cell] = field(default_factory=dict)
@@ -86,6 +88,7 @@ def coverage_lines(session: Session, text: str, *, limit: int, offset: int = 0) 
             WorkloadRow.shash,
             task_name(WorkloadRow.id).label("name"),
             WorkloadRow.args,
+            WorkloadRow.operations,
             WorkloadRow.flops,
         )
         .join(SearchRow, SearchRow.workload_id == WorkloadRow.id)
@@ -103,6 +106,7 @@ def coverage_lines(session: Session, text: str, *, limit: int, offset: int = 0) 
             shash=row.shash,
             name=row.name,
             args=row.args,
+            operations=row.operations,
             flops=row.flops,
             cells=cells[row.id],
         )

@@ -23,6 +23,8 @@ class RecordLine:
     #: Of the tasks of this workload, one's name; None where none is left.
     name: str | None
     args: list[dict[str, Any]]
+    #: Names of its blocks.
+    operations: str | None
     flops: float
     target_key: str
     target: dict[str, Any]
@@ -44,9 +46,9 @@ def page_of_records(
     statement = (
         select(
             RecordRow.id, WorkloadRow.shash, task_name(RecordRow.workload_id).label("name"),
-            WorkloadRow.args, WorkloadRow.flops, TargetRow.key, TargetRow.canonical, RecordRow.tvm_version,
-            RecordRow.state,
-            RecordRow.latency_secs, RecordRow.device_class, RecordRow.trial_id, RecordRow.created_at,
+            WorkloadRow.args, WorkloadRow.operations, WorkloadRow.flops, TargetRow.key, TargetRow.canonical,
+            RecordRow.tvm_version, RecordRow.state, RecordRow.latency_secs, RecordRow.device_class,
+            RecordRow.trial_id, RecordRow.created_at,
         )
         .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
         .join(TargetRow, TargetRow.id == RecordRow.target_id)
@@ -61,6 +63,7 @@ def page_of_records(
             shash=row.shash,
             name=row.name,
             args=row.args,
+            operations=row.operations,
             flops=row.flops,
             target_key=row.key,
             target=row.canonical,
@@ -86,11 +89,15 @@ def count_records(session: Session, text: str, *, current: bool = False) -> int:
 
 
 def workload_conditions(text: str) -> list[ColumnElement[bool]]:
-    """Workloads by part of a task's name, the start of a hash, or a shape: `128x768`, `[128, 768]`."""
+    """Workloads by part of a task's or a block's name, a hash's start, or a shape: `128x768`, `[1, 8]`."""
     if not text:
         return []
     named = select(TaskRow.workload_id).where(TaskRow.name.icontains(text, autoescape=True))
-    fits = [WorkloadRow.id.in_(named), WorkloadRow.shash.startswith(text.lower(), autoescape=True)]
+    fits = [
+        WorkloadRow.id.in_(named),
+        WorkloadRow.operations.icontains(text, autoescape=True),
+        WorkloadRow.shash.startswith(text.lower(), autoescape=True),
+    ]
     return [or_(*fits, *_of_shape(text))]
 
 

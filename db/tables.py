@@ -91,6 +91,8 @@ class WorkloadRow(Row):
     args: Mapped[list[dict[str, Any]]] = mapped_column(Json)
     #: Structural hash (16 hex) of the anchor block alone; None where there is none, or nobody computed it.
     anchor_hash: Mapped[str | None] = mapped_column(String(16))
+    #: Names of its blocks, for searching; None where a release before 0010 stored it meanwhile.
+    operations: Mapped[str | None] = mapped_column(String(400))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from db.conflict import insert_unless_there
+from db.operations import operations
 from db.tables import WorkloadRow
 
 
@@ -68,6 +69,7 @@ def store_workload(session: Session, new: NewWorkload, *, known: int) -> int | N
         "flops": new.flops,
         "args": [dict(arg) for arg in new.args],
         "anchor_hash": new.anchor_hash,
+        "operations": operations(new.module),
     }
     if not insert_unless_there(session, WorkloadRow, values, unique=["tvm_version", "shash", "ordinal"]):
         return None

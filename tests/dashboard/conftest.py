@@ -146,7 +146,13 @@ class Rows:
         self._number = 0
 
     def job(
-        self, name: str = "mm", *, owner: str = "alice", tasks: tuple[str, ...] = ("mm",), **values
+        self,
+        name: str = "mm",
+        *,
+        owner: str = "alice",
+        tasks: tuple[str, ...] = ("mm",),
+        module: str = "{}",
+        **values,
     ) -> str:
         with transaction(self.engine) as session:
             target = store_target(session, TARGET, key=key(TARGET))
@@ -160,7 +166,7 @@ class Rows:
                 workload_id = store_workload(
                     session,
                     NewWorkload(
-                        tvm_version="0.27", shash=f"{self._number:016x}", module="{}", flops=1e9,
+                        tvm_version="0.27", shash=f"{self._number:016x}", module=module, flops=1e9,
                         args=[{"shape": [2, 2], "dtype": "float32"}],
                     ),
                     known=0,

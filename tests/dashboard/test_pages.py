@@ -1,6 +1,7 @@
 """The pages of tasks, trials, failures, the fleet and records, with rows and without; static files."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -148,7 +149,9 @@ def test_an_administrator_drains_a_worker_and_no_one_else(browse, engine, worker
 
 
 def test_records_are_found_by_name_and_by_hash_with_their_coverage(browse, farm, engine):
-    first, _second = farm.job("a", tasks=("dense_1",)), farm.job("b", tasks=("conv",))
+    blocks = {"nodes": [{"type": "s_tir.SBlock", "data": {"name_hint": 1}}, {"data": "T_matmul_NT"}]}
+    first = farm.job("a", tasks=("dense_1",), module=json.dumps(blocks))
+    farm.job("b", tasks=("conv",))
     publish(engine, first, latency_secs=5e-6)
     browser = browse()
     page = browser.page("/records")
@@ -159,6 +162,7 @@ def test_records_are_found_by_name_and_by_hash_with_their_coverage(browse, farm,
     assert "5.00 µs" in browser.page("/records?q=DENSE_")
     assert "5.00 µs" in browser.page(f"/records?q={1:016x}")
     assert "5.00 µs" in browser.page("/records?q=2x2")
+    assert "5.00 µs" in browser.page("/records?q=matmul")
     assert "No record fits" in browser.page("/records?q=conv")
     assert "No workload fits" in browser.page("/records?q=2x3")
     assert browse("bob").get("/records").status_code == 200

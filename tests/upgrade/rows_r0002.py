@@ -11,7 +11,10 @@ from db import migrate
 from db.session import connect
 
 JOB = "job-aaaaaaaaaaaaaaaa"
-MODULE = '{"root_index": 0, "nodes": []}'
+MODULE = (
+    '{"root_index": 0, "nodes": [{"type": "s_tir.SBlock", "data": {"name_hint": 1}},'
+    ' {"type": "ffi.String", "data": "T_add_1"}]}'
+)
 TRACE = "[[],[]]"
 SHASH = "00000000000000aa"
 TRIALS = 40

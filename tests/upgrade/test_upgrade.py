@@ -5,7 +5,7 @@ from collections import Counter
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from db import attempts, curves, jobs, migrate, progress, records, searches, tasks, trials_view
+from db import attempts, curves, jobs, migrate, progress, records, records_table, searches, tasks, trials_view
 from db.dispatched import dispatched_trials
 from db.session import transaction
 from db.states import Outcome, TrialState
@@ -42,6 +42,8 @@ def test_jobs_trials_and_records_are_what_they_were(empty_database_url: str) -> 
         )
         assert (record.module, record.trace, record.run_secs) == (MODULE, TRACE, [1e-3, 1.1e-3])
         assert len(curves.points(session, 1)) == TRIALS * 8 // 10
+        (found,) = records_table.page_of_records(session, "ADD", limit=2, offset=0)
+        assert found.operations == "add"
         falling = [number for number in range(TRIALS // 2) if number % 10 > 2]
         improved = curves.improvements(session, [1])
         assert [each.trial_id for each in improved] == [number + 1 for number in falling]

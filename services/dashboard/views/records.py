@@ -91,8 +91,8 @@ def records_table(
 ) -> Response:
     del who
     columns = (
-        *("id", "state", "name", "shash", "args", "target", "tvm_version", "latency_secs", "flops"),
-        *("device_class", "trial_id", "created_at"),
+        *("id", "state", "name", "operations", "shash", "args", "target", "tvm_version", "latency_secs"),
+        *("flops", "device_class", "trial_id", "created_at"),
     )
 
     def rows() -> Iterator[Mapping[str, Any]]:
@@ -117,9 +117,13 @@ def coverage_table(form: Form, who: RecordsViewer, engine: EngineDep, q: _Text =
     with reading(engine) as session:
         targets = {target.key: target.canonical for target in covered_targets(session)}
         lines = coverage_lines(session, q.strip(), limit=100_000)
-    columns = ("shash", "name", "args", "target", "latency_secs", "record_id", "trial_id", "tuning")
+    columns = (
+        *("shash", "name", "operations", "args", "target"),
+        *("latency_secs", "record_id", "trial_id", "tuning"),
+    )
     rows = (
-        {"shash": line.shash, "name": line.name, "args": line.args, "target": targets[key]}
+        {name: getattr(line, name) for name in ("shash", "name", "operations", "args")}
+        | {"target": targets[key]}
         | dataclasses.asdict(cell)
         for line in lines
         for key, cell in line.cells.items()
