@@ -19,7 +19,7 @@ from services.api.errors import ApiError, InvalidError, UnauthenticatedError, Un
 from services.dashboard import words
 from services.dashboard.assets import asset_url
 from services.dashboard.sending import send
-from services.dashboard.viewer import Viewer
+from services.dashboard.viewer import COOKIE, Viewer
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -48,7 +48,12 @@ def page(
     template: str, *, viewer: Viewer | None, request: Request, status: int = 200, **context: Any
 ) -> Response:
     text = _templates.get_template(template).render(
-        viewer=viewer, path=request.url.path, base_url=str(request.base_url).rstrip("/"), **context
+        viewer=viewer,
+        # Who has a session finds the way from a page of an error too.
+        signed_in=COOKIE in request.cookies,
+        path=request.url.path,
+        base_url=str(request.base_url).rstrip("/"),
+        **context,
     )
     return send(request, text.encode(), media_type="text/html; charset=utf-8", status=status)
 

@@ -83,10 +83,26 @@ def test_the_task_table_has_the_columns_of_metaschedule(browse, farm, engine):
     page = browse().page(f"/jobs/{job_id}")
     columns = "ID|Name|FLOP|Weight|Speed (GFLOPS)|Latency (µs)|Weighted Latency (µs)|Trials|Done"
     for column in columns.split("|"):
-        assert f">{column}</th>" in page
+        assert re.search(rf">{re.escape(column)}( ↓)?(</a>)?</th>", page), column
     assert names(page) == ["dense", "relu"]
+    assert names(browse().page(f"/jobs/{job_id}?sort=-name")) == ["relu", "dense"]
+    assert names(browse().page(f"/jobs/{job_id}?sort=-speedup")) == ["dense", "relu"], "unknown: as they are"
     assert "50 %" in page
     assert "1\u202f000" in page
+
+
+def test_the_tasks_of_a_job_are_sorted_by_what_matters(browse, farm, engine):
+    job_id = farm.job(tasks=("small", "unmeasured", "large"))
+    with transaction(engine) as session:
+        for name, best_secs in (("small", 1e-5), ("large", 3e-5)):
+            search = select(TaskRow.search_id).where(TaskRow.name == name).scalar_subquery()
+            session.execute(
+                update(SearchRow).where(SearchRow.id == search).values(best_latency_secs=best_secs)
+            )
+    page = browse().page(f"/jobs/{job_id}?sort=-weighted")
+    assert names(page) == ["large", "small", "unmeasured"]
+    assert 'aria-sort="descending"' in page
+    assert names(browse().page(f"/jobs/{job_id}?sort=weighted")) == ["small", "large", "unmeasured"]
 
 
 def test_the_curve_of_a_job_is_its_weighted_latency_after_each_improvement(browse, farm, engine):

@@ -26,7 +26,7 @@
     const { axes, trials, latencies_secs: latencies } = view.data;
     box.replaceChildren();
     if (axes.length < 1 || trials.length < 4) { said.textContent = "It needs a few measured trials whose decisions differ."; return; }
-    const width = Math.max(box.clientWidth, 92 * (axes.length + 1));
+    const width = Math.max(box.clientWidth, 112 * (axes.length + 1));
     const [height, top, bottom, left, right] = [400, 62, 376, 34, width - 74];
     const x = (index) => left + (index / axes.length) * (right - left);
     const logs = latencies.map(Math.log);
@@ -65,7 +65,10 @@
       places[index].forEach((value, place) => {
         if (place % every) return;
         const on = view.kept.get(index)?.has(value);
-        const text = make(group, "text", { class: on ? "value on" : "value", x: x(index) + 5, y: y(index, axis.values.find((each) => key(each) === value)) + 4, tabindex: 0, role: "button", "aria-pressed": String(Boolean(on)), "aria-label": `${axis.name} ${axis.part}: only ${value}` }, value);
+        // A plate keeps the value readable on the lines that meet there.
+        const at = y(index, axis.values.find((each) => key(each) === value));
+        make(group, "rect", { x: x(index) + 2, y: at - 7, width: 6.4 * value.length + 6, height: 14, rx: 3 });
+        const text = make(group, "text", { class: on ? "value on" : "value", x: x(index) + 5, y: at + 4, tabindex: 0, role: "button", "aria-pressed": String(Boolean(on)), "aria-label": `${axis.name} ${axis.part}: only ${value}` }, value);
         text.dataset.axis = index;
         text.dataset.value = value;
       });

@@ -45,8 +45,8 @@
       datarevision: view.revision, uirevision: `${view.x}-${view.y}`, hovermode: "closest",
       showlegend: true, legend: Charts.legend(box), margin: { l: 68, r: 12, t: 34, b: 44 },
       xaxis: axis(times ? "time since the first result" : "trial", { range: [0, end * 1.01], anchor: "y2", ...(times ? Charts.seconds(end) : {}) }),
-      yaxis: axis("latency", { domain: [0.14, 1], ...Charts.latencies(low, high, view.y) }),
-      yaxis2: { domain: [0, 0.1], range: [-0.7, 1.7], fixedrange: true, showgrid: false, zeroline: false, tickvals: [0, 1], ticktext: ["cut off", "failed"], tickfont: { size: 10.5 } },
+      yaxis: axis("latency", { domain: [0.16, 1], ...Charts.latencies(low, high, view.y) }),
+      yaxis2: { domain: [0, 0.12], range: [-0.7, 1.7], fixedrange: true, showgrid: false, zeroline: false, tickvals: [0, 1], ticktext: ["cut off", "failed"], tickfont: { size: 10.5 } },
     }), config);
     if (!box.dataset.clicks) box.on("plotly_click", (event) => { const id = event.points[0].customdata; if (id) location.assign(`/trials/${id}`); });
     box.dataset.clicks = "1";
@@ -81,9 +81,9 @@
     const [low, high] = [Math.log10(bins[0].from_secs), Math.log10(bins.at(-1).to_secs)];
     const width = (high - low) / bins.length;
     const mid = bins.map((_, i) => low + (i + 0.5) * width);
-    const micros = Units.logarithmic(bins[0].from_secs * 1e6, bins.at(-1).to_secs * 1e6);
+    const micros = Units.fewer(Units.logarithmic(bins[0].from_secs * 1e6, bins.at(-1).to_secs * 1e6), Math.log, document.getElementById("spread").clientWidth / 75);
     Plotly.react("spread", [{ type: "bar", x: mid, y: bins.map((bin) => bin.trials), width, text: bins.map((bin) => `${bin.trials} from ${latency(bin.from_secs)} to ${latency(bin.to_secs)}`), textposition: "none", hoverinfo: "text", marker: { color: css("--s1"), line: { width: 1, color: css("--card") } } }],
-      layout({ datarevision: view.revision, bargap: 0, xaxis: axis("latency, logarithmic", { ...Charts.ticks(micros), tickvals: micros.map((each) => Math.log10(each / 1e6)) }), yaxis: axis("trials") }), config);
+      layout({ datarevision: view.revision, bargap: 0, xaxis: axis("latency, logarithmic", { tickangle: 0, ...Charts.ticks(micros), tickvals: micros.map((each) => Math.log10(each / 1e6)) }), yaxis: axis("trials") }), config);
   }
   function draw() {
     if (!view.data) return;

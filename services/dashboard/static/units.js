@@ -29,10 +29,17 @@ const Units = (() => {
     }
     return found.filter((each) => each >= low * 0.999 && each <= high * 1.001);
   }
+  // Of ticks those that stand apart: on an axis of `scale` with room for `most` of them.
+  function fewer(ticks, scale, most) {
+    const least = (scale(ticks.at(-1)) - scale(ticks[0])) / Math.max(1, most);
+    const kept = [];
+    for (const tick of ticks) if (!kept.length || scale(tick) - scale(kept.at(-1)) >= least) kept.push(tick);
+    return kept;
+  }
   const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, 86400];
   function times(end, most = 6) {
     const step = STEPS.find((each) => end / each <= most) ?? 86400 * Math.ceil(end / 86400 / most);
     return Array.from({ length: Math.floor(end / step) + 1 }, (_, n) => n * step);
   }
-  return { latency, span, linear, logarithmic, times };
+  return { latency, span, linear, logarithmic, fewer, times };
 })();

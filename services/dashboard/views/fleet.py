@@ -1,12 +1,14 @@
 """The fleet: which workers live, what each does now and did lately, and what waits for them."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Annotated, Any, TypeGuard
 
 from fastapi import APIRouter, Query, Request, Response
 
-from db.load import Held, WorkerRate, held_trials, latest_work, queue_depths, worker_rates
+from db.load import Held, QueueDepth, WorkerRate, held_trials, latest_work, queue_depths, worker_rates
 from db.session import reading
 from db.workers import Worker, list_workers
 from services.api.deps import EngineDep, SettingsDep
@@ -61,6 +63,21 @@ class Line:
         return float(found) if isinstance(found, (int, float)) else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """The fleet in numbers: of the workers that have not left."""
+
+    there: int
+    alive: int
+    rate: WorkerRate
+    #: Share of the last half hour, over the workers that live; None where none does.
+    busy: float | None
+    queued: int
+    dispatched: int
+    #: Of the open trials; None where there is none.
+    oldest_secs: float | None
+
+
 @pages.get("/fleet")
 def fleet_page(
     request: Request,
@@ -79,6 +96,7 @@ def fleet_page(
         request=request,
         tab="fleet",
         lines=lines,
+        whole=_whole(lines, depths),
         depths=depths,
         left=left,
         serves={line.worker.target_key for line in lines if line.health in {"alive", "stale"}},
@@ -145,6 +163,23 @@ def _lines(engine: EngineDep, settings: SettingsDep, *, left: bool) -> list[Line
         )
         for worker in workers
     ]
+
+
+def _whole(lines: Sequence[Line], depths: Sequence[QueueDepth]) -> Whole:
+    there = [line for line in lines if line.health != "left"]
+    alive = [line for line in there if line.health == "alive"]
+    rates = [line.rate for line in there if line.rate is not None]
+    return Whole(
+        there=len(there),
+        alive=len(alive),
+        rate=WorkerRate(
+            worker_id="", done=sum(rate.done for rate in rates), failed=sum(rate.failed for rate in rates)
+        ),
+        busy=fmean(line.activity.busy if line.activity else 0.0 for line in alive) if alive else None,
+        queued=sum(depth.queued for depth in depths),
+        dispatched=sum(depth.dispatched for depth in depths),
+        oldest_secs=max((depth.oldest_secs for depth in depths), default=None),
+    )
 
 
 def _row(line: Line) -> dict[str, Any]:

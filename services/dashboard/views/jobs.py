@@ -2,8 +2,9 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
@@ -20,7 +21,7 @@ from services.api.deps import EngineDep, EventsDep
 from services.api.errors import NotFoundError
 from services.api.ids import JobId
 from services.api.routes.jobs import follow_job
-from services.api.schemas import JobSummary, JobView
+from services.api.schemas import JobSummary, JobView, TaskView
 from services.api.views import job_summaries, job_view
 from services.dashboard.history import Step, sparkline, weighted_history
 from services.dashboard.page import PageRoute, page
@@ -86,7 +87,13 @@ def jobs_page(
 
 
 @pages.get("/jobs/{job_id}")
-def job_page(job_id: JobId, request: Request, who: JobsViewer, engine: EngineDep) -> Response:
+def job_page(
+    job_id: JobId,
+    request: Request,
+    who: JobsViewer,
+    engine: EngineDep,
+    sort: Annotated[str, Query(pattern=r"^-?[a-z]{1,20}$")] = "id",
+) -> Response:
     with reading(engine) as session:
         job = job_view(session, job_id)
         if job is None:
@@ -101,6 +108,8 @@ def job_page(job_id: JobId, request: Request, who: JobsViewer, engine: EngineDep
         request=request,
         tab="jobs",
         job=job,
+        sort=sort,
+        lines=sorted_tasks(job.tasks, sort),
         sparks=_task_sparks(tasks, found),
         shares=_shares(job),
         errors=errors,
@@ -154,6 +163,34 @@ def _task_sparks(tasks: list[Task], found: list[Improvement]) -> dict[int, str]:
     for each in found:
         by_search[each.search_id].append(each.latency_secs)
     return {task.id: sparkline(by_search[task.search_id], **_SPARK) for task in tasks}
+
+
+def sorted_tasks(tasks: Sequence[TaskView], sort: str) -> list[tuple[int, TaskView]]:
+    """With their MetaSchedule IDs; `-` before a column's name: largest first. What is unknown comes last."""
+    numbered = list(enumerate(tasks))
+    column = _TASK_SORTS.get(sort.removeprefix("-"))
+    if column is None:
+        return numbered
+    known = [each for each in numbered if column(each[1]) is not None]
+    known.sort(key=lambda each: column(each[1]), reverse=sort.startswith("-"))
+    return known + [each for each in numbered if column(each[1]) is None]
+
+
+def _weighted(task: TaskView) -> float | None:
+    return None if task.best_latency_secs is None else task.weight * task.best_latency_secs
+
+
+#: By what the tasks of a job may be sorted; no entry: in their order.
+_TASK_SORTS: dict[str, Callable[[TaskView], Any]] = {
+    "name": lambda task: task.name,
+    "flop": lambda task: task.flops or None,
+    "weight": lambda task: task.weight,
+    "speed": lambda task: task.gflops or None,
+    "latency": lambda task: task.best_latency_secs,
+    "weighted": _weighted,
+    "trials": lambda task: task.trials.done + task.trials.failed,
+    "speedup": lambda task: task.speedup,
+}
 
 
 def _shares(job: JobView) -> dict[int, float | None]:

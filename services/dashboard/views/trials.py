@@ -103,6 +103,7 @@ def failures_page(
         examples={example.trial_id: example for example in examples},
         read=len(causes),
         total=sum(counts.values()),
+        most=groups[0].count if groups else 1,
     )
 
 
