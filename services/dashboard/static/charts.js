@@ -26,8 +26,8 @@ const Charts = (() => {
   const axis = (title, more) => ({ title: { text: title, standoff: 8 }, gridcolor: css("--line"), zeroline: false, linecolor: css("--line"), automargin: true, ...more });
   // Above the plot; below it where there is no room for one line.
   const legend = (box) => (box.clientWidth < 700
-    ? { orientation: "h", x: 0, y: -0.2, yanchor: "top", bgcolor: "rgba(0,0,0,0)" }
-    : { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" });
+    ? { orientation: "h", traceorder: "normal", x: 0, y: -0.2, yanchor: "top", bgcolor: "rgba(0,0,0,0)" }
+    : { orientation: "h", traceorder: "normal", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" });
   // An axis of latencies, drawn in microseconds, with ticks in the units that people read: 50 µs, 1 ms.
   const ticks = (micros) => ({ tickmode: "array", tickvals: micros, ticktext: micros.map((each) => (each ? latency(each / 1e6) : "0")) });
   const latencies = (low, high, scale) => (scale === "log"

@@ -77,7 +77,7 @@ def tasks_table(form: Form, job_id: JobId, who: JobsViewer, engine: EngineDep) -
         raise NotFoundError("job_not_found", f"there is no job {job_id}")
     columns = (
         *("id", "name", "workload", "flops", "weight", "state", "done", "failed", "best_latency_secs"),
-        *("untuned_latency_secs", "speedup", "gflops", "record_id", "exhausted", "error"),
+        *("untuned_latency_secs", "speedup", "gflops", "record_id", "exhausted", "stopped", "error"),
     )
     rows = (task.model_dump() | task.trials.model_dump() for task in job.tasks)
     return table("tasks", form, columns, rows)

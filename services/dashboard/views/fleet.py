@@ -1,6 +1,7 @@
 """The fleet: which workers live, what each does now and did lately, and what waits for them."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -10,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from db.load import Held, QueueDepth, WorkerRate, held_trials, latest_work, queue_depths, worker_rates
 from db.session import reading
+from db.states import WorkerState
 from db.workers import Worker, list_workers
 from services.api.deps import EngineDep, SettingsDep
 from services.api.worker_views import Health, health
@@ -69,6 +71,8 @@ class Whole:
 
     there: int
     alive: int
+    #: Of those that do not serve as they should: stale, dead, draining, quarantined; how many.
+    ailing: Counter[str]
     rate: WorkerRate
     #: Share of the last half hour, over the workers that live; None where none does.
     busy: float | None
@@ -172,6 +176,11 @@ def _whole(lines: Sequence[Line], depths: Sequence[QueueDepth]) -> Whole:
     return Whole(
         there=len(there),
         alive=len(alive),
+        ailing=Counter(
+            line.health if line.health != "alive" else line.worker.state.value
+            for line in there
+            if line.health != "alive" or line.worker.state != WorkerState.RUNNING
+        ),
         rate=WorkerRate(
             worker_id="", done=sum(rate.done for rate in rates), failed=sum(rate.failed for rate in rates)
         ),

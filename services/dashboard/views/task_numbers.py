@@ -26,7 +26,7 @@ from services.dashboard.decisions import axes
 from services.dashboard.downsampling import downsample, improving
 from services.dashboard.ranks import rank_by_round
 from services.dashboard.remembered import Kept, KeptDep
-from services.dashboard.roofline import bound
+from services.roofline import bound
 from services.dashboard.sending import send
 from services.dashboard.spread import histogram
 from services.dashboard.viewer import JobsViewer

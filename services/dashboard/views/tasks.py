@@ -16,7 +16,7 @@ from services.api.errors import NotFoundError
 from services.api.ids import RowId
 from services.api.views import task_views
 from services.dashboard.page import PageRoute, page
-from services.dashboard.roofline import bound
+from services.roofline import bound
 from services.dashboard.viewer import JobsViewer
 
 pages = APIRouter(include_in_schema=False, route_class=PageRoute)
