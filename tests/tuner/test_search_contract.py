@@ -1,6 +1,7 @@
 """What each SearchStrategy promises, run on both."""
 
 import dataclasses
+from random import Random
 
 import pytest
 
@@ -8,10 +9,20 @@ from tests.tuner.driving import latency_of, measured, open_search, play
 from tuner.errors import SpaceError
 from tuner.features import N_FEATURES, unpack
 from tuner.module import structural_hash
+from tuner.search.drawing import Drawing
 from tuner.search.known import Known
 from tuner.search.picks import Picks
 from tuner.search.sampling import fill
 from tuner.trace import apply_trace, trace_hash
+
+
+class Barren(Drawing):
+    """No draw passes its postprocs."""
+
+    is_dry = False
+
+    def draw(self, count, weights=None):  # noqa: ARG002
+        return []
 
 
 @pytest.fixture(params=["evolutionary", "random"])
@@ -125,7 +136,7 @@ def test_what_is_pending_is_not_suggested_again(kind, workloads, llvm, mm_space)
 def test_a_space_that_never_gives_a_program_is_an_error():
     known = Known()
     with pytest.raises(SpaceError, match="postprocs"):
-        fill(Picks(count=4, known=known), known=known, draw=list)
+        fill(Picks(count=4, known=known), known=known, drawing=Barren((), None, Random(0)))
 
 
 def test_a_trace_that_does_not_fit_is_refused_at_once(kind, workloads, llvm, mm_space):

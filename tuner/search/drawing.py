@@ -1,50 +1,121 @@
 """Random programs, each design space in its turn: none is left out because a coin never fell on it.
 
 TVM draws the space of each program by a coin (SampleInitPopulation); of a dozen spaces several are then seen
-late, or never at a small budget.
+late, or never at a small budget. A space that holds nothing new is passed over.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tuner.search.genome import Sketch, sketch_of
-from tuner.search.replay import Replayer
+from tuner.search.choices import Choices
+from tuner.search.genome import Genome, Sketch, genome_of, sketch_of
+from tuner.search.picks import Drawn
+from tuner.search.programs import Programs, Refused
 from tuner.trace import canonical_text
 
-#: Draws from one space until one passes its postprocs.
+#: Refusals by postprocs before a draw is given up.
 _TRIES = 4
+#: Draws in a row that bring a known program before a space is written out, or left for this draw.
+_STALE = 32
 _MAX_STATE = 1 << 30
 
 
-def sketches_of(design_spaces: Sequence[Any]) -> tuple[Sketch, ...]:
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A design space: its sketch, and how to draw from it without a schedule, where that is possible."""
+
+    sketch: Sketch
+    choices: Choices | None
+
+
+def spaces_of(design_spaces: Sequence[Any]) -> tuple[Space, ...]:
     """Of TVM schedules, without the instructions that nothing needs, as TVM's strategies take them."""
-    traces = [schedule.trace.simplified(remove_postproc=True) for schedule in design_spaces]
-    return tuple(sketch_of(canonical_text(trace)) for trace in traces)
+    return tuple(_space(schedule) for schedule in design_spaces)
+
+
+def _space(schedule: Any) -> Space:
+    text = canonical_text(schedule.trace.simplified(remove_postproc=True))
+    genome = genome_of(text)
+    return Space(sketch_of(text), None if genome is None else Choices.of(genome))
 
 
 class Drawing:
-    """Draws from the sketches of design spaces."""
+    """Draws of one round, no program twice."""
 
-    def __init__(self, sketches: Sequence[Sketch], replay: Replayer, random: Random) -> None:
-        self._sketches = sketches
-        self._replay = replay
+    def __init__(self, spaces: Sequence[Space], programs: Programs, random: Random) -> None:
+        self._spaces = spaces
+        self._programs = programs
         self._random = random
+        self._tried: set[Genome] = set()
+        self._hashes: set[str] = set()
+        self._empty: set[Sketch] = set()
+        #: Draws in a row that brought a known program.
+        self.useless = 0
 
-    def draw(self, count: int, weights: Mapping[Sketch, float] | None = None) -> list[Any]:
-        """At most `count` schedules after postprocs, from each space by its weight (None: alike)."""
-        chosen = _shared_out(
-            [1.0 if weights is None else weights[s] for s in self._sketches], count, self._random
-        )
-        drawn = (self._one(self._sketches[place]) for place in chosen)
-        return [schedule for schedule in drawn if schedule is not None]
+    @property
+    def is_dry(self) -> bool:
+        """Every space was written out, and holds nothing new."""
+        return len(self._empty) == len({space.sketch for space in self._spaces})
 
-    def _one(self, sketch: Sketch) -> Any | None:
-        for _ in range(_TRIES):
-            schedule = self._replay.drawn(sketch, rand_state=self._random.randrange(1, _MAX_STATE))
-            if schedule is not None:
-                return schedule
+    def draw(self, count: int, weights: Mapping[Sketch, float] | None = None) -> list[Drawn]:
+        """At most `count` new programs, from each space by its weight (None: alike)."""
+        found: list[Drawn] = []
+        while len(found) < count:
+            live = [space for space in self._spaces if space.sketch not in self._empty]
+            shares = [1.0 if weights is None else weights[space.sketch] for space in live]
+            places = _shared_out(shares, count - len(found), self._random)
+            drawn = [each for place in places if (each := self._one(live[place])) is not None]
+            found += drawn
+            if not drawn:
+                break
+        return found
+
+    def _one(self, space: Space) -> Drawn | None:
+        """A new one; a space that has none is left for the rest of the round."""
+        if space.sketch in self._empty:
+            return None
+        refused, stale = 0, 0
+        while refused < _TRIES and stale < _STALE:
+            drawn = self._attempt(space)
+            if isinstance(drawn, Drawn) and self._is_new(drawn):
+                return drawn
+            refused += isinstance(drawn, Refused)
+            stale += not isinstance(drawn, Refused)
+        self.useless += stale
+        return self._written_out(space) if stale >= _STALE else None
+
+    def _written_out(self, space: Space) -> Drawn | None:
+        """The first that is new of all that there are, where they are few; none are left otherwise."""
+        if space.choices is None or not space.choices.few:
+            return None
+        genomes = list(space.choices.all())
+        self._random.shuffle(genomes)
+        for genome in genomes:
+            drawn = self._tried_now(genome)
+            if isinstance(drawn, Drawn) and self._is_new(drawn):
+                return drawn
+        self._empty.add(space.sketch)
         return None
+
+    def _attempt(self, space: Space) -> Drawn | Refused | None:
+        if space.choices is None:
+            return self._programs.drawn(space.sketch, rand_state=self._random.randrange(1, _MAX_STATE))
+        return self._tried_now(space.choices.drawn(self._random))
+
+    def _tried_now(self, genome: Genome) -> Drawn | Refused | None:
+        if genome in self._tried:
+            return None
+        self._tried.add(genome)
+        return self._programs.new(genome)
+
+    def _is_new(self, drawn: Drawn) -> bool:
+        if drawn.program_hash in self._hashes:
+            return False
+        self._hashes.add(drawn.program_hash)
+        self.useless = 0
+        return True
 
 
 def _shared_out(weights: Sequence[float], count: int, random: Random) -> list[int]:

@@ -3,26 +3,26 @@
 TVM's EvolutionarySearch (src/s_tir/meta_schedule/search_strategy/evolutionary_search.cc) replays every
 member of every generation and extracts its features, which takes most of a convolution's tuning time. Here
 generations evolve on decisions alone, scored by a draft model; only the most promising are replayed and seen
-by the cost model. Random programs, postprocs and features are TVM's. Before anything was measured there is
-nothing to evolve towards, so the batch is drawn at random at once.
+by the cost model. Postprocs and features are TVM's. Before anything was measured there is nothing to evolve
+towards, so the batch is drawn at random at once.
 """
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Any
 
 from tuner.cost_model.protocol import CostModel
 from tuner.features import extract
 from tuner.search.draft import DraftModel, Evolution
-from tuner.search.drawing import Drawing, sketches_of
-from tuner.search.genome import MUTATOR_KINDS, Genome, Sketch, genome_of, sketch_of
+from tuner.search.drawing import Drawing, Space, spaces_of
+from tuner.search.genome import MUTATOR_KINDS, Genome, Sketch, genome_of
 from tuner.search.known import Known, samples_of, scored_traces
 from tuner.search.picks import Drawn, Picks, measure_candidate
+from tuner.search.programs import Programs, Refused
 from tuner.search.replay import Replayer
 from tuner.search.sampling import fill
-from tuner.search.setup import ENDLESS_TRIALS, SearchSetup, rand_state
+from tuner.search.setup import SearchSetup, rand_state
 from tuner.search.strategy import Result, Suggestion
-from tuner.trace import canonical_text
 
 #: The best measured traces that the draft model learns from and drafts descend from.
 _PARENTS = 128
@@ -41,22 +41,22 @@ class EvolutionarySearch:
         self._setup = setup
         self._known = known
         self._model = model
-        self._sketches = sketches_of(setup.design_spaces)
+        self._spaces = spaces_of(setup.design_spaces)
+        self._programs = Programs(Replayer(setup.mod, setup.context), known)
 
     def suggest(self, count: int, *, round_: int) -> Suggestion:
         visible = self._known.visible(up_to_round=round_ - self._setup.options.result_lag)
         self._model.fit(samples_of(visible))
         picks = Picks(count=count, known=self._known)
-        context = self._context(round_=round_, batch_size=count)
         breeding = _Breeding(
-            self._setup, self._model, context, self._sketches, round_=round_, visible=visible
+            self._setup, self._model, self._programs, self._spaces, round_=round_, visible=visible
         )
         if breeding.can_score:
             self._evolve(picks, breeding, count=count, round_=round_)
         else:
-            picks.take(Drawn(schedule) for schedule in breeding.draw(count))
-        fill(picks, known=self._known, draw=lambda: sample(context.search_strategy, count))
-        candidates = picks.candidates(context, self._model)
+            picks.take(breeding.draw(count))
+        fill(picks, known=self._known, drawing=breeding.drawing)
+        candidates = picks.candidates(self._setup.context, self._model)
         for candidate in candidates:
             self._known.suggest(program_hash=candidate.program_hash, trace_hash=candidate.trace_hash)
         return Suggestion(candidates=candidates, exhausted=not candidates)
@@ -81,20 +81,8 @@ class EvolutionarySearch:
             picks.take(breeding.best_of_each(first=round_ * (count // 2)), at_most=count // 2)
         best = breeding.best_first()
         picks.take(best, at_most=picks.missing - n_random)
-        picks.take(breeding.drawn(fresh), at_most=n_random)
+        picks.take(breeding.shuffled(fresh), at_most=n_random)
         picks.take(best)
-
-    def _context(self, *, round_: int, batch_size: int) -> Any:
-        from tvm.s_tir.meta_schedule.database import MemoryDatabase
-        from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch as TvmEvolutionarySearch
-
-        # Only its way to draw random programs is used.
-        strategy = TvmEvolutionarySearch(init_min_unmeasured=1)
-        context = self._setup.context(strategy, round_=round_)
-        context.pre_tuning(
-            ENDLESS_TRIALS, batch_size, list(self._setup.design_spaces), MemoryDatabase(), None
-        )
-        return context
 
 
 class _Breeding:
@@ -104,17 +92,15 @@ class _Breeding:
         self,
         setup: SearchSetup,
         model: CostModel,
-        context: Any,
-        sketches: Sequence[Sketch],
+        programs: Programs,
+        spaces: Sequence[Space],
         *,
         round_: int,
         visible: Sequence[Result],
     ) -> None:
-        self._setup, self._model, self._context = setup, model, context
-        self._replay = Replayer(setup.mod, context)
+        self._setup, self._model, self._programs, self._spaces = setup, model, programs, spaces
         self._random = Random(rand_state(setup.seed, "drafts", round_))  # noqa: S311 - no secret
-        self._sketches = sketches
-        self._drawing = Drawing(sketches, self._replay, self._random)
+        self.drawing = Drawing(spaces, programs, self._random)
         measured = scored_traces(visible, count=_PARENTS)
         self._measured = {
             genome: score for trace, score in measured.items() if (genome := genome_of(trace)) is not None
@@ -132,34 +118,31 @@ class _Breeding:
     def can_score(self) -> bool:
         return self._model.predict([]) is not None
 
-    def draw(self, count: int) -> list[Any]:
-        """Schedules with random decisions, more of them from the design spaces that gave the better times."""
-        return self._drawing.draw(count, self._shares())
+    def draw(self, count: int) -> list[Drawn]:
+        """New programs at random, more of them from the design spaces that gave the better times."""
+        return self.drawing.draw(count, self._shares())
 
     def _shares(self) -> dict[Sketch, float]:
         best: dict[Sketch, float] = {}
         for genome, score in self._measured.items():
             best[genome.sketch] = max(score, best.get(genome.sketch, 0.0))
         unknown = 1.0 if not best else _UNKNOWN
-        return {
-            sketch: max(best.get(sketch, unknown) ** _SHARPNESS, _LEAST_SHARE) for sketch in self._sketches
-        }
+        sketches = (space.sketch for space in self._spaces)
+        return {sketch: max(best.get(sketch, unknown) ** _SHARPNESS, _LEAST_SHARE) for sketch in sketches}
 
-    def add(self, schedules: Iterable[Any]) -> None:
-        """Score replayed schedules by the cost model."""
-        schedules = list(schedules)
-        rows = extract(self._context, [measure_candidate(schedule) for schedule in schedules])
+    def add(self, programs: Iterable[Drawn]) -> None:
+        """Score them by the cost model."""
+        programs = list(programs)
+        rows = extract(self._setup.context, [measure_candidate(drawn.schedule) for drawn in programs])
         scores = self._model.predict(rows)
         values = [0.0] * len(rows) if scores is None else scores.tolist()
-        for schedule, features, score in zip(schedules, rows, values, strict=True):
-            text = canonical_text(schedule.trace)
-            self._drawn.append((score, Drawn(schedule, features, text)))
-            genome = genome_of(text)
-            if genome is not None:
-                self._seen[genome] = score
+        for drawn, features, score in zip(programs, rows, values, strict=True):
+            self._drawn.append((score, dataclasses.replace(drawn, rows=features)))
+            if drawn.genome is not None:
+                self._seen[drawn.genome] = score
 
     def draft(self, count: int) -> None:
-        """Let drafts evolve, and replay the `count` best that are new."""
+        """Let drafts evolve, and replay them, the best first, until `count` were none or new."""
         known = {**self._seen, **self._measured}
         if not known:
             return
@@ -173,32 +156,36 @@ class _Breeding:
         parents = [genome for genome, score in known.items() if score > 0]
         but = known.keys() | self._tried
         ranked = evolution.run(DraftModel(known), parents, but=but, random=self._random)
-        self._tried.update(ranked[:count])
-        schedules = []
-        for genome in ranked[:count]:
-            schedule = self._replay(genome)
-            if schedule is None:
+        found: list[Drawn] = []
+        refused = 0
+        for genome in ranked:
+            if len(found) + refused >= count:
+                break
+            self._tried.add(genome)
+            program = self._programs.new(genome)
+            if isinstance(program, Refused):
                 self._seen[genome] = 0.0
-            else:
-                schedules.append(schedule)
-        self.add(schedules)
+                refused += 1
+            elif program is not None:
+                found.append(program)
+        self.add(found)
 
     def best_first(self) -> list[Drawn]:
         return [drawn for _, drawn in sorted(self._drawn, key=lambda pair: -pair[0])]
 
     def best_of_each(self, *, first: int) -> list[Drawn]:
         """The best of each design space, `first` of them moved to the end."""
-        best: dict[str, Drawn] = {}
+        best: dict[Sketch, Drawn] = {}
         for drawn in self.best_first():
-            best.setdefault(sketch_of(drawn.text or "").text, drawn)
+            best.setdefault(drawn.sketch, drawn)
         found = list(best.values())
         at = first % max(len(found), 1)
         return found[at:] + found[:at]
 
-    def drawn(self, schedules: Sequence[Any]) -> list[Drawn]:
-        """Those of `schedules`, in an order drawn at random."""
-        wanted = {id(schedule) for schedule in schedules}
-        found = [drawn for _, drawn in self._drawn if id(drawn.schedule) in wanted]
+    def shuffled(self, programs: Sequence[Drawn]) -> list[Drawn]:
+        """Those programs, scored, in an order drawn at random."""
+        wanted = {drawn.program_hash for drawn in programs}
+        found = [drawn for _, drawn in self._drawn if drawn.program_hash in wanted]
         self._random.shuffle(found)
         return found
 
@@ -213,10 +200,3 @@ class _Breeding:
             if kind is not None:
                 weights[kind] = weights.get(kind, 0.0) + float(weight)
         return weights
-
-
-def sample(strategy: Any, count: int) -> list[Any]:
-    """Schedules with decisions drawn at random, after postprocs; programs may repeat."""
-    from tvm.s_tir.meta_schedule import _ffi_api
-
-    return list(_ffi_api.SearchStrategyEvolutionarySearchSampleInitPopulation(strategy, count))

@@ -1,12 +1,12 @@
 """The batch that a round picks: schedules that nobody knows yet, made into Candidates."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from tuner.cost_model.protocol import CostModel
 from tuner.features import Rows, extract, pack
-from tuner.module import structural_hash
+from tuner.search.genome import Genome, Sketch
 from tuner.search.known import Known
 from tuner.search.strategy import Candidate
 from tuner.trace import canonical_text, trace_hash
@@ -14,10 +14,17 @@ from tuner.trace import canonical_text, trace_hash
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """A schedule after postprocs, and its features and its trace's text where they are known already."""
+    """A schedule after postprocs, with what is known of it already."""
 
     schedule: Any
+    _: KW_ONLY
+    sketch: Sketch
+    #: Its decisions; None where it samples in a way that is not known here.
+    genome: Genome | None
+    #: Structural hash (16 hex digits) of its module.
+    program_hash: str
     rows: Rows | None = None
+    #: Canonical text of its trace.
     text: str | None = None
 
 
@@ -69,7 +76,7 @@ class Picks:
         return [next(extracted) if each.rows is None else each.rows for each in drawn]
 
     def _take(self, drawn: Drawn) -> bool:
-        program_hash = structural_hash(drawn.schedule.mod)
+        program_hash = drawn.program_hash
         if program_hash in self._picked or self._known.has_program(program_hash):
             return False
         text = drawn.text or canonical_text(drawn.schedule.trace)

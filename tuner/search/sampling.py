@@ -1,11 +1,9 @@
 """Random programs until a batch is full, or until draw after draw brings nothing new."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 from tuner.errors import SpaceError
+from tuner.search.drawing import Drawing
 from tuner.search.known import Known
-from tuner.search.picks import Drawn, Picks
+from tuner.search.picks import Picks
 
 #: Known programs in a row after which nothing is left: twice as many as are known, within these bounds. If
 #: one of n + 1 equally likely programs is still unknown, it stays unseen with probability e^-2 at most.
@@ -14,17 +12,18 @@ _MIN_USELESS, _MAX_USELESS = 128, 1024
 _EMPTY_DRAWS = 5
 
 
-def fill(picks: Picks, *, known: Known, draw: Callable[[], Sequence[Any]]) -> None:
-    """Take from `draw()` until the batch is full. A batch that stays empty means an exhausted space.
+def fill(picks: Picks, *, known: Known, drawing: Drawing) -> None:
+    """Draw until the batch is full. A batch that stays empty means an exhausted space.
 
     Raises SpaceError where the space has never given a program: nothing passes its postprocs.
     """
-    useless, empty, ever = 0, 0, known.n_programs + picks.picked
+    empty, ever = 0, known.n_programs + picks.picked
     enough = max(_MIN_USELESS, min(2 * known.n_programs, _MAX_USELESS))
-    while picks.missing and useless < enough and empty < _EMPTY_DRAWS:
-        drawn = draw()
+    while picks.missing and not drawing.is_dry and drawing.useless < enough and empty < _EMPTY_DRAWS:
+        useless = drawing.useless
+        drawn = drawing.draw(picks.missing)
+        picks.take(drawn)
         ever += len(drawn)
-        empty = 0 if drawn else empty + 1
-        useless = 0 if picks.take(map(Drawn, drawn)) else useless + len(drawn)
+        empty = 0 if drawn or drawing.useless > useless else empty + 1
     if not ever:
         raise SpaceError("no program of this design space passes its postprocs")

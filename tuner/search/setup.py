@@ -1,7 +1,7 @@
 """What every round of a search shares: the workload, the target, the design spaces and the seed.
 
-A round gets a fresh TuneContext and a fresh TVM strategy with a random state of its own, so that a suggestion
-depends on nothing that an earlier one left behind in C++.
+A round's random state is its own, and TVM's TuneContext lends its postprocs and features alone: a suggestion
+depends on nothing that an earlier one left behind.
 """
 
 import hashlib
@@ -16,9 +16,6 @@ from tuner.search.options import SearchOptions
 from tuner.space.generator import space_generator
 from tuner.target import make_target
 from tuner.trace import TVM_ERRORS, brief
-
-#: TVM's strategies count their trials; the budget is counted outside.
-ENDLESS_TRIALS = 1 << 30
 
 _logger = logging.getLogger("tilefarm.search")
 _logger.addHandler(logging.NullHandler())
@@ -37,11 +34,8 @@ class SearchSetup:
     options: SearchOptions
     #: TVM schedules whose traces span the space; their decisions are not used.
     design_spaces: tuple[Any, ...]
-
-    def context(self, strategy: Any, *, round_: int) -> Any:
-        """A TuneContext for one round, its strategy initialised; keep it as long as the strategy."""
-        state = rand_state(self.seed, "round", round_)
-        return _context(self.mod, self.target, self.space, strategy, state, self.options.num_threads)
+    #: A TVM TuneContext: the space's postprocs, and what features are extracted in.
+    context: Any
 
 
 def open_setup(
@@ -54,7 +48,7 @@ def open_setup(
 ) -> SearchSetup:
     """Loads the canonical module and spans the design spaces. Raises a TunerError."""
     mod, tvm_target = load_module(module), make_target(target)
-    context = _context(mod, tvm_target, space, "replay-trace", rand_state(seed, "space"), 1)
+    context = _context(mod, tvm_target, space, rand_state(seed, "space"), options.num_threads)
     try:
         design_spaces = tuple(context.generate_design_space())
     except TVM_ERRORS as error:
@@ -68,6 +62,7 @@ def open_setup(
         seed=seed,
         options=options,
         design_spaces=design_spaces,
+        context=context,
     )
 
 
@@ -77,14 +72,14 @@ def rand_state(seed: int, *parts: str | int) -> int:
     return 1 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % ((1 << 31) - 2)
 
 
-def _context(mod: Any, target: Any, space: Any, strategy: Any, state: int, num_threads: int) -> Any:
+def _context(mod: Any, target: Any, space: Any, state: int, num_threads: int) -> Any:
     from tvm.s_tir.meta_schedule import TuneContext
 
     return TuneContext(
         mod=mod,
         target=target,
         space_generator=space_generator(space, target),
-        search_strategy=strategy,
+        search_strategy="replay-trace",
         task_name="main",
         logger=_logger,
         rand_state=state,
