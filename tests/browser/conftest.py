@@ -19,6 +19,11 @@ _FLAGS = (
     *("--disable-sync", "--no-first-run"),
 )
 XSS = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+#: `window.shift`: how far what is shown has jumped, as a part of the window, but for what an input asked for.
+_SHIFTS = """window.shift = 0;
+new PerformanceObserver((list) => list.getEntries().forEach((each) => {
+  if (!each.hadRecentInput) window.shift += each.value;
+})).observe({type: "layout-shift", buffered: true});"""
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -97,6 +102,7 @@ class Tabs:
         )
         self._contexts.append(context)
         page = context.new_page()
+        page.add_init_script(_SHIFTS)
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.goto(self.link())

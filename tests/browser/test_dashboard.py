@@ -10,6 +10,18 @@ from tests.browser.conftest import XSS, Tabs
 from tests.system.service import Service
 
 _LIVE_SECS = 2.0
+#: Of the window, by which things may move while a page draws itself; 0.1 is called good.
+_SHIFT = 0.05
+
+
+def every_page(service: Service, job: str) -> list[str]:
+    task, trial = service.job(job)["tasks"][0]["id"], service.trials(job)[-1]["id"]
+    here, compared = f"/jobs/{job}", f"/compare?job={job}"
+    return [
+        *("/", here, f"{here}?sort=-weighted", f"/tasks/{task}", f"/trials/{trial}", "/failures"),
+        *(f"/failures?job={job}", "/fleet", "/fleet?left=true", "/records", "/records?which=all"),
+        *(compared, f"{compared}&by=strategy", "/open"),
+    ]
 
 
 def finished(page) -> int:
@@ -75,21 +87,13 @@ def test_the_plots_of_a_task_are_drawn_and_the_switches_work(tab: Tabs, service:
 def test_every_page_opens_without_complaint_and_without_sideways_scrolling(
     tab: Tabs, service: Service, job: str, theme: str, width: int, height: int
 ):
-    task = service.job(job)["tasks"][0]["id"]
-    trial = service.trials(job)[-1]["id"]
     page = tab("/", theme=theme, width=width, height=height)
-    for path in (
-        "/",
-        f"/jobs/{job}",
-        f"/tasks/{task}",
-        f"/trials/{trial}",
-        f"/compare?job={job}",
-        "/failures",
-        "/fleet",
-        "/records",
-    ):
+    for path in every_page(service, job):
         page.goto(path)
         page.wait_for_timeout(300)
+        if path.startswith(("/tasks", "/compare")):
+            page.locator("#curve .main-svg").first.wait_for()
+        assert page.evaluate("window.shift") < _SHIFT, path
         assert page.locator("h1").is_visible()
         over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert over <= 0, path
@@ -99,19 +103,8 @@ def test_every_page_opens_without_complaint_and_without_sideways_scrolling(
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_no_fault_on_any_page(tab: Tabs, service: Service, job: str, theme: str):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    task = service.job(job)["tasks"][0]["id"]
-    trial = service.trials(job)[-1]["id"]
     page = tab("/", theme=theme)
-    for path in (
-        "/",
-        f"/jobs/{job}",
-        f"/tasks/{task}",
-        f"/trials/{trial}",
-        f"/compare?job={job}",
-        "/failures",
-        "/fleet",
-        "/records",
-    ):
+    for path in every_page(service, job):
         page.goto(path)
         page.wait_for_timeout(300)
         faults = axe.run(page).response["violations"]
@@ -152,6 +145,35 @@ def test_controls_pause_and_resume(tab: Tabs, service: Service, job: str):
     assert service.job(job)["state"] == "paused"
     page.get_by_role("button", name="Resume").click()
     page.locator("#title .state-running").wait_for()
+
+
+def test_controls_extend_the_budget_and_set_the_priority(tab: Tabs, service: Service, job: str):
+    page = tab(f"/jobs/{job}")
+    for label, name, value in (("Budget, trials", "max_trials", 4321), ("Priority", "priority", 7)):
+        page.get_by_label(label, exact=True).fill(str(value))
+        page.get_by_role("button", name=f"Set {label.lower()}").click()
+        service.wait_for(job, lambda view, name=name, value=value: view[name] == value)
+    page.get_by_text("priority 7").wait_for()
+
+
+def test_a_worker_is_drained_and_resumed_by_a_press(tab: Tabs, service: Service):
+    page = tab("/fleet")
+    page.get_by_role("button", name="Drain").first.click()
+    page.locator("#workers", has_text="draining").wait_for()
+    page.get_by_role("button", name="Resume").first.click()
+    page.locator("#workers", has_not_text="draining").wait_for()
+    assert service.get("/v1/workers")["workers"][0]["desired_state"] == "running"
+
+
+def test_what_is_copied_is_what_stands_there(tab: Tabs, service: Service, job: str):
+    page = tab(f"/tasks/{service.job(job)['tasks'][0]['id']}")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for block in ("lookup-line", "again-line"):
+        page.locator(f"[data-copy={block}]").click()
+        page.locator(f"[data-copy={block}]", has_text="Copied").wait_for()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied == page.locator(f"#{block}").text_content()
+    assert "tilefarm submit task-" in copied
 
 
 def test_the_decisions_explorer_filters_by_a_value_and_leads_to_a_trial(
@@ -224,13 +246,15 @@ def test_a_guest_looks_and_acts_on_nothing(tab: Tabs, chromium, service: Service
     context.close()
 
 
-def test_nothing_jumps_while_a_page_of_a_running_job_refreshes(tab: Tabs, service: Service, job: str):
-    page = tab(f"/jobs/{job}")
-    page.wait_for_timeout(500)
-    page.evaluate(
-        """() => { window.shift = 0; new PerformanceObserver((list) => list.getEntries().forEach((each) => {
-        window.shift += each.value; })).observe({type: "layout-shift", buffered: false}); }"""
-    )
+@pytest.mark.parametrize("page_of", ["job", "task", "jobs", "fleet"])
+def test_nothing_jumps_while_a_page_of_a_running_job_refreshes(
+    tab: Tabs, service: Service, job: str, page_of: str
+):
+    task = service.job(job)["tasks"][0]["id"]
+    paths = {"job": f"/jobs/{job}", "task": f"/tasks/{task}", "jobs": "/", "fleet": "/fleet"}
+    page = tab(paths[page_of])
+    page.wait_for_timeout(1000)
+    page.evaluate("window.shift = 0")
     known = service.job(job)["trials"]["done"]
     service.wait_for(job, lambda view: view["trials"]["done"] > known or view["state"] != "running")
     page.wait_for_timeout(2500)

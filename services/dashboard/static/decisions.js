@@ -27,7 +27,7 @@
     box.replaceChildren();
     if (axes.length < 1 || trials.length < 4) { said.textContent = "It needs a few measured trials whose decisions differ."; return; }
     const width = Math.max(box.clientWidth, 112 * (axes.length + 1));
-    const [height, top, bottom, left, right] = [400, 62, 376, 34, width - 74];
+    const [height, top, bottom, left, right] = [400, 62, 376, 58, width - 74];
     const x = (index) => left + (index / axes.length) * (right - left);
     const logs = latencies.map(Math.log);
     const [low, high] = [Math.min(...logs), Math.max(...logs)];
