@@ -142,9 +142,7 @@ QUERIES = (
         name="what the large search knows",
         ask=lambda s, x: rounds.known_trials(s, x.search_id, up_to_round=8),
     ),
-    Query(
-        name="best latency by round, large search", ask=lambda s, x: rounds.round_latencies(s, [x.search_id])
-    ),
+    Query(name="results by round, large search", ask=lambda s, x: rounds.round_results(s, [x.search_id])),
     Query(name="trials under way, of one replica", ask=lambda s, _: dispatched_trials(s, tended_by="nobody")),
     Query(name="trials under way, by target", ask=lambda s, x: outstanding(s, [x.target_id])),
     Query(

@@ -3,8 +3,9 @@
 Only the tuner service calls this. Every change that a watcher should see raises the job's revision.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import Row, Select, func, select, update
 from sqlalchemy.orm import Session
@@ -48,6 +49,8 @@ class OpenTask:
     owner: str
     job_state: JobState
     desired_state: DesiredState
+    #: The job's, as validated.
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def runs(self) -> bool:
@@ -189,13 +192,21 @@ def end_task(
     state: TaskState,
     record_id: int | None = None,
     exhausted: bool = False,
+    stopped: str | None = None,
     error: str | None = None,
 ) -> bool:
     """End an open task; False where it ended before."""
     statement = (
         update(TaskRow)
         .where(TaskRow.id == task_id, TaskRow.state.in_(_OPEN_TASKS))
-        .values(state=state, record_id=record_id, exhausted=exhausted, error=error, finished_at=utc_now())
+        .values(
+            state=state,
+            record_id=record_id,
+            exhausted=exhausted,
+            stopped=stopped,
+            error=error,
+            finished_at=utc_now(),
+        )
     )
     return changed(session, statement) == 1
 
@@ -260,6 +271,7 @@ def _read_tasks(session: Session, statement: Select[TaskRow, JobRow]) -> list[Op
             owner=job.owner,
             job_state=JobState(job.state),
             desired_state=DesiredState(job.desired_state),
+            options=job.options,
         )
         for task, job in session.execute(statement)
     ]

@@ -42,6 +42,16 @@ class KnownTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """What a round of a search has brought so far."""
+
+    #: Its search trials that are closed.
+    closed: int
+    #: The least that was measured OK; None where nothing was.
+    latency_secs: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
     """How a trial that was waited for ended; outcome None where it was cancelled."""
 
@@ -135,11 +145,11 @@ def last_round_with_trials(session: Session, search_id: int) -> int:
     return -1 if newest is None else newest
 
 
-def round_latencies(session: Session, search_ids: Collection[int]) -> dict[int, dict[int, float | None]]:
-    """By search and round: the best OK latency of the round; None where nothing in it measured OK."""
+def round_results(session: Session, search_ids: Collection[int]) -> dict[int, dict[int, RoundResult]]:
+    """By search and round, as far as something of the round is closed."""
     ok_latency = case((TrialRow.outcome == Outcome.OK, TrialRow.latency_secs))
     statement = (
-        select(TrialRow.search_id, TrialRow.round, func.min(ok_latency))
+        select(TrialRow.search_id, TrialRow.round, func.count(), func.min(ok_latency))
         .where(
             TrialRow.search_id.in_(search_ids),
             TrialRow.purpose == Purpose.SEARCH,
@@ -147,10 +157,10 @@ def round_latencies(session: Session, search_ids: Collection[int]) -> dict[int, 
         )
         .group_by(TrialRow.search_id, TrialRow.round)
     )
-    latencies: dict[int, dict[int, float | None]] = {}
-    for search_id, round_, latency in session.execute(statement):
-        latencies.setdefault(search_id, {})[round_] = latency
-    return latencies
+    results: dict[int, dict[int, RoundResult]] = {}
+    for search_id, round_, closed, latency in session.execute(statement):
+        results.setdefault(search_id, {})[round_] = RoundResult(closed=closed, latency_secs=latency)
+    return results
 
 
 def unseen_programs(session: Session, search_id: int, *, up_to_round: int) -> list[str]:

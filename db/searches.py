@@ -4,7 +4,7 @@ A lease is an expiring exclusive right. Its epoch grows with each claim, so a wr
 no row. Nothing here decides what to measure.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,8 @@ class Search:
     untuned_latency_secs: float | None
     best_latency_secs: float | None
     flops: float
+    #: Of the workload: [{"shape": [..], "dtype": ".."}, ..].
+    args: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,14 +133,14 @@ def lock_searches(session: Session, search_ids: Collection[int]) -> None:
 
 def read_searches(session: Session, search_ids: Collection[int]) -> dict[int, Search]:
     statement = (
-        select(SearchRow, TargetRow.key, TargetRow.canonical, WorkloadRow.flops)
+        select(SearchRow, TargetRow.key, TargetRow.canonical, WorkloadRow.flops, WorkloadRow.args)
         .join(WorkloadRow, WorkloadRow.id == SearchRow.workload_id)
         .join(TargetRow, TargetRow.id == SearchRow.target_id)
         .where(SearchRow.id.in_(search_ids))
     )
     return {
-        row.id: _search(row, key, canonical, flops)
-        for row, key, canonical, flops in session.execute(statement)
+        row.id: _search(row, key, canonical, flops, args)
+        for row, key, canonical, flops, args in session.execute(statement)
     }
 
 
@@ -215,7 +217,13 @@ def _held(lease: Lease) -> ColumnElement[bool]:
     return and_(_owned(lease), SearchRow.lease_expires_at > utc_now())
 
 
-def _search(row: SearchRow, target_key: str, target: Mapping[str, Any], flops: float) -> Search:
+def _search(
+    row: SearchRow,
+    target_key: str,
+    target: Mapping[str, Any],
+    flops: float,
+    args: Sequence[Mapping[str, Any]],
+) -> Search:
     return Search(
         id=row.id,
         workload_id=row.workload_id,
@@ -235,4 +243,5 @@ def _search(row: SearchRow, target_key: str, target: Mapping[str, Any], flops: f
         untuned_latency_secs=row.untuned_latency_secs,
         best_latency_secs=row.best_latency_secs,
         flops=flops,
+        args=args,
     )

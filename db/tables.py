@@ -199,6 +199,8 @@ class TaskRow(Row):
     trials_reserved: Mapped[int] = mapped_column(Integer, default=0)
     #: True where the task ended because its space has nothing left.
     exhausted: Mapped[bool] = mapped_column(default=False)
+    #: Why the task ended before its budget was spent, where its job asked for that.
+    stopped: Mapped[str | None] = mapped_column(String(200))
     #: The record that was current when the task ended.
     record_id: Mapped[int | None] = mapped_column(BigInteger)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())

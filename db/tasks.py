@@ -76,6 +76,7 @@ class Task:
     state: TaskState
     error: str | None
     exhausted: bool
+    stopped: str | None
     trials_reserved: int
     workload_id: int
     shash: str
@@ -203,6 +204,7 @@ def _task(  # noqa: PLR0913, PLR0917 - one argument per column of the query
         state=TaskState(row.state),
         error=row.error,
         exhausted=row.exhausted,
+        stopped=row.stopped,
         trials_reserved=row.trials_reserved,
         workload_id=row.workload_id,
         shash=shash,

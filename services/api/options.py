@@ -1,6 +1,6 @@
-"""Options of a job: overrides of the measure policy and of the search's settings by name, and isolation_key.
+"""Options of a job by name: of its measure policy, of its searches, isolation_key, and when tasks stop early.
 
-An option counts towards what makes two tasks share one search, so an unknown one is refused, never ignored.
+Most count towards what makes two tasks share one search, so an unknown one is refused, never ignored.
 """
 
 import dataclasses
@@ -51,6 +51,11 @@ _SEARCH_BOUNDS: dict[str, tuple[float, float, bool]] = {
     "num_threads": (1, 64, True),
     "result_lag": (1, 16, True),
 }
+#: The same of what ends a task before its budget is spent (services/tuning/stop_rule.py).
+_STOP_BOUNDS: dict[str, tuple[float, float, bool]] = {
+    "patience": (8, 1_000_000, True),
+    "peak_share": (0.5, 1, False),
+}
 _ISOLATION_KEY = re.compile(r"[A-Za-z0-9_.:-]{0,120}")
 
 
@@ -82,7 +87,10 @@ def read_options(options: Mapping[str, Any]) -> JobOptions:
         if name in _POLICY_BOUNDS:
             policy[name] = _in_policy(name, value, faults)
         elif name in _SEARCH_BOUNDS:
-            search[name] = _in_search(name, value, faults)
+            search[name] = _number(name, value, _SEARCH_BOUNDS[name], faults)
+        elif name in _STOP_BOUNDS:
+            # Of the job alone: jobs that differ in it share their searches.
+            _number(name, value, _STOP_BOUNDS[name], faults)
         elif name not in ("isolation_key", "input_ranges"):
             _fault(faults, f"there is no option {name[:80]!r}")
     isolation_key = options.get("isolation_key", "")
@@ -141,10 +149,6 @@ def _in_policy(name: str, value: Any, faults: list[ErrorEntry]) -> Any:
             _fault(faults, f"{name} is true or false")
         return value
     return _number(name, value, (low, high, isinstance(default, int)), faults)
-
-
-def _in_search(name: str, value: Any, faults: list[ErrorEntry]) -> Any:
-    return _number(name, value, _SEARCH_BOUNDS[name], faults)
 
 
 def _number(name: str, value: Any, bounds: tuple[float, float, bool], faults: list[ErrorEntry]) -> Any:

@@ -112,6 +112,8 @@ class TaskView(_Response):
     gflops: float | None
     record_id: int | None
     exhausted: bool
+    #: Why it ended before its budget was spent, where the job asked for that.
+    stopped: str | None
     already_tuned: bool
     error: str | None
     args: list[dict[str, Any]]

@@ -61,6 +61,7 @@ def task_view(task: Task, counts: Collection[Count]) -> TaskView:
         gflops=gflops(task.flops, best),
         record_id=task.record_id,
         exhausted=task.exhausted,
+        stopped=task.stopped,
         already_tuned=task.already_tuned,
         error=task.error,
         args=task.args,

@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 
 from db import rounds as db_rounds
 from db.progress import OpenTask
+from db.rounds import RoundResult
 from db.searches import Search
 from db.session import reading
 from db.states import Purpose
@@ -51,7 +52,11 @@ class Allocation:
 
     def payers(self, search: Search) -> list[OpenTask]:
         """Tasks of the search that may pay for its next round."""
-        return [task for task in self._snapshot.tasks_of(search.id) if task.runs and self._may_pay(task)]
+        return [
+            task
+            for task in self._snapshot.tasks_of(search.id)
+            if task.runs and task.id not in self._snapshot.stopped and self._may_pay(task)
+        ]
 
     def batch_limit(self, search: Search, payers: Sequence[OpenTask]) -> int:
         """Candidates that the search may be asked for, however many its payers could charge."""
@@ -75,8 +80,8 @@ class Allocation:
         if self._under_way(tasks) >= self._wanted(tasks[0]):
             return None
         with reading(self._engine) as session:
-            latencies = db_rounds.round_latencies(session, {task.search_id for task in tasks})
-        return next_task([self._progress(task, latencies) for task in tasks])
+            results = db_rounds.round_results(session, {task.search_id for task in tasks})
+        return next_task([self._progress(task, results) for task in tasks])
 
     def _under_way(self, tasks: Sequence[OpenTask]) -> int:
         searches = {task.search_id for task in tasks}
@@ -91,7 +96,7 @@ class Allocation:
         devices = max(1, self._snapshot.devices(search.target_id))
         return _BATCHES_PER_DEVICE * devices * batch_size(search, self._settings)
 
-    def _progress(self, task: OpenTask, latencies: Mapping[int, Mapping[int, float | None]]) -> TaskProgress:
+    def _progress(self, task: OpenTask, results: Mapping[int, Mapping[int, RoundResult]]) -> TaskProgress:
         search = self._snapshot.searches[task.search_id]
         out = {kind.round for kind in self._snapshot.open_of(search.id, Purpose.SEARCH)}
         busy = self._busy(search.id)
@@ -99,20 +104,20 @@ class Allocation:
             task_id=task.id,
             weight=task.weight,
             flops=search.flops,
-            latencies=best_so_far(latencies.get(search.id, {}), out),
+            latencies=best_so_far(results.get(search.id, {}), out),
             rounds_out=len(out) + busy,
             trials=task.trials_reserved,
             max_trials=task.max_trials_per_task,
-            done=busy or not self.wants(search),
+            done=busy or task.id in self._snapshot.stopped or not self.wants(search),
         )
 
 
-def best_so_far(by_round: Mapping[int, float | None], out: set[int]) -> tuple[float | None, ...]:
+def best_so_far(by_round: Mapping[int, RoundResult], out: set[int]) -> tuple[float | None, ...]:
     """Best latency after each finished round, from the best of each."""
     best: float | None = None
     course: list[float | None] = []
     for round_ in sorted(set(by_round) - out):
-        latency = by_round[round_]
+        latency = by_round[round_].latency_secs
         if latency is not None and (best is None or latency < best):
             best = latency
         course.append(best)

@@ -15,6 +15,8 @@ class TaskEnd:
     state: TaskState
     record_id: int | None = None
     exhausted: bool = False
+    #: Why its budget is not spent, where its job asked for that.
+    stopped: str | None = None
     error: str | None = None
 
 
@@ -48,16 +50,28 @@ def is_ending(snapshot: Snapshot, task: OpenTask) -> bool:
         return not any(
             trials.job_id == task.job_id or trials.job_state is JobState.RUNNING for trials in measuring
         )
-    return is_spent(task) and not any(trials.task_id == task.id for trials in measuring)
+    done = is_spent(task) or task.id in snapshot.stopped
+    return done and not any(trials.task_id == task.id for trials in measuring)
 
 
 def end_of(
-    task: OpenTask, *, record_id: int | None, exhausted: bool, any_ok: bool, first_error: Closed | None
+    task: OpenTask,
+    *,
+    record_id: int | None,
+    exhausted: bool,
+    any_ok: bool,
+    first_error: Closed | None,
+    stopped: str | None = None,
 ) -> TaskEnd:
     """How a task ends whose confirmations are settled."""
     left = not is_spent(task)
     if record_id is not None:
-        return TaskEnd(state=TaskState.SUCCEEDED, record_id=record_id, exhausted=exhausted and left)
+        return TaskEnd(
+            state=TaskState.SUCCEEDED,
+            record_id=record_id,
+            exhausted=exhausted and left,
+            stopped=stopped if left and not exhausted else None,
+        )
     return TaskEnd(
         state=TaskState.FAILED,
         exhausted=exhausted and left,

@@ -8,6 +8,7 @@ import time
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import structlog
 from sqlalchemy import Engine
@@ -34,6 +35,7 @@ from services.tuning.search_host import SearchHost, Suggested
 from services.tuning.settings import TunerSettings
 from services.tuning.sightings import Sightings
 from services.tuning.snapshot import Snapshot, look
+from services.tuning.stopping import Stopping
 from workers.messages import MessageError
 
 _log = structlog.get_logger(__name__)
@@ -79,6 +81,7 @@ class Tuner:
         self._reconciled_at = 0.0
         self._dropped_at = 0.0
         self._sightings = Sightings()
+        self._stopping = Stopping(engine)
         #: Whether this tick has changed rows that the next one decides on.
         self._acted = False
         #: By search, as it stood when it was last settled: nothing new, nothing to settle.
@@ -95,6 +98,7 @@ class Tuner:
         self._leases.keep()
         self._take_answers()
         snapshot = look(self._engine, self._leases, dead_after_secs=self._settings.dead_after_secs)
+        snapshot = replace(snapshot, stopped=self._stopping.look(snapshot))
         self._pulse.look(under_way=snapshot.under_way)
         allocation = self._allocation(snapshot)
         for search_id in list(self._leases):
@@ -232,6 +236,7 @@ class Tuner:
             tasks=tasks,
             ending=ending,
             exhausted=is_exhausted(snapshot, search),
+            stopped=snapshot.stopped,
         )
         decision = settle.look_first(self._engine, settling, self._settings)
         if decision.publish or decision.confirm or (decision.settled and ending):

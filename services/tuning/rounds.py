@@ -28,16 +28,18 @@ def batch_size(search: Search, settings: TunerSettings) -> int:
 
 
 def learnt_round(search: Search, open_trials: Sequence[OpenTrials]) -> int:
-    """The newest round whose results the next round may see: with all rounds before it, it is whole.
+    """The newest round whose results the next round may see; negative where there is none yet."""
+    return min(search.rounds - LAG, whole_round(search, open_trials))
 
-    Negative where there is none yet.
-    """
+
+def whole_round(search: Search, open_trials: Sequence[OpenTrials]) -> int:
+    """The newest round that is whole, with all rounds before it; negative where there is none yet."""
     held_up = [
         trials.round
         for trials in open_trials
         if trials.search_id == search.id and trials.purpose is Purpose.SEARCH and _holds_up(trials)
     ]
-    return min([search.rounds - LAG, *(round_ - 1 for round_ in held_up)])
+    return min([search.rounds - 1, *(round_ - 1 for round_ in held_up)])
 
 
 def round_is_due(search: Search, open_trials: Sequence[OpenTrials], *, max_lag: int = LAG) -> bool:

@@ -3,7 +3,7 @@
 Each function is one transaction, fenced by the search's lease; it decides again on the rows it has locked.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -40,6 +40,8 @@ class Settling:
     #: Those of them that wait for their end, and whether because the space is exhausted.
     ending: Collection[int]
     exhausted: bool
+    #: By task: why it ends before its budget is spent.
+    stopped: Mapping[int, str]
 
 
 def look_first(engine: Engine, settling: Settling, settings: TunerSettings) -> Decision:
@@ -126,12 +128,16 @@ def _end_tasks(session: Session, settling: Settling) -> None:
     for task_id in settling.ending:
         task = now.get(task_id)
         # A budget may have been raised, or the job paused, since the tick looked.
-        if task is None or not task.runs or not (settling.exhausted or is_spent(task)):
+        if task is None or not task.runs:
+            continue
+        stopped = settling.stopped.get(task_id)
+        if not (settling.exhausted or is_spent(task) or stopped):
             continue
         end = end_of(
             task,
             record_id=None if incumbent is None else incumbent.record_id,
             exhausted=settling.exhausted,
+            stopped=stopped,
             any_ok=any_ok,
             first_error=None if any_ok else rounds.first_error(session, settling.search.id),
         )
@@ -145,6 +151,7 @@ def _end(session: Session, task: OpenTask, end: TaskEnd) -> None:
         state=end.state,
         record_id=end.record_id,
         exhausted=end.exhausted,
+        stopped=end.stopped,
         error=end.error,
     )
     if not ended:
@@ -152,4 +159,11 @@ def _end(session: Session, task: OpenTask, end: TaskEnd) -> None:
     job_state = progress.end_job_if_done(session, task.job_id)
     if job_state is None:
         progress.raise_revisions(session, [task.job_id])
-    _log.info("task_ended", task_id=task.id, job_id=task.job_id, state=end.state, job_state=job_state)
+    _log.info(
+        "task_ended",
+        task_id=task.id,
+        job_id=task.job_id,
+        state=end.state,
+        stopped=end.stopped,
+        job_state=job_state,
+    )

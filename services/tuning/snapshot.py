@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
@@ -32,6 +32,8 @@ class Snapshot:
     outstanding: Mapping[int, Mapping[WorkerRole, int]]
     owners_out: Mapping[int, Mapping[str, int]]
     workers: Sequence[FleetWorker]
+    #: By task: why it stops before its budget is spent.
+    stopped: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def under_way(self) -> int:

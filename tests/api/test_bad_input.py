@@ -151,6 +151,7 @@ def test_a_field_out_of_range_is_named(api, field):
     [
         {"no_such_option": 1}, {"min_repeat": 0}, {"min_repeat": 1.5}, {"min_repeat": True},
         {"build_timeout_secs": 1e9}, {"flush_cache": 1}, {"batch_size": "16"}, {"isolation_key": "a b"},
+        {"patience": 7}, {"peak_share": 1.01},
         {"min_repeat": 9, "max_repeat": 8}, {"integer_low": 5, "integer_high": 5}, {"eps_greedy": None},
     ],
     ids=str,

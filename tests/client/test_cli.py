@@ -85,6 +85,20 @@ def test_submit_a_module(farm: FakeService, module_file: Path, capsys: pytest.Ca
     assert "tilefarm watch 7" in printed
 
 
+def test_options_of_a_job_are_named(
+    farm: FakeService, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.job.json"
+    path.write_text(json.dumps({"module": {"nodes": []}, "options": {"patience": 8, "input_seed": 1}}))
+    words = ("--option", "patience=96", "--option", "flush_cache=true", "--option", "isolation_key=mine")
+    assert run(farm, "submit", str(path), *words) == 0
+    (body,) = farm.bodies()
+    assert body["options"] == {"patience": 96, "input_seed": 1, "flush_cache": True, "isolation_key": "mine"}
+    with pytest.raises(SystemExit):
+        run(farm, "submit", str(path), "--option", "patience")
+    assert "'patience' is not NAME=VALUE" in capsys.readouterr().err
+
+
 def test_submit_a_job_and_watch_it(
     farm: FakeService, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,7 +60,16 @@ def test_its_arguments_are_stocks_in_stocks_order() -> None:
 def test_it_tunes_on_the_service_and_returns_its_database(
     farm: FakeService, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    db = tune(farm, tmp_path, max_trials_per_task=4, num_trials_per_iter=16, seed=3, priority=5, name="n")
+    db = tune(
+        farm,
+        tmp_path,
+        max_trials_per_task=4,
+        num_trials_per_iter=16,
+        seed=3,
+        priority=5,
+        name="n",
+        options={"patience": 96},
+    )
     assert "T.parallel" in ms.tir_integration.compile_tir(db, MMRelu, tvm.target.Target(TARGET)).mod.script()
     body = submitted(farm)
     module_json = body.pop("module")
@@ -73,7 +82,7 @@ def test_it_tunes_on_the_service_and_returns_its_database(
         "name": "n",
         "seed": 3,
         "strategy": "evolutionary",
-        "options": {"batch_size": 16},
+        "options": {"batch_size": 16, "patience": 96},
     }
     assert "succeeded" in capsys.readouterr().err
     log = (tmp_path / "logs" / "tilefarm.log").read_text()

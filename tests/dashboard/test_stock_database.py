@@ -81,7 +81,7 @@ def test_stock_loads_the_zip_of_the_page_and_it_is_what_the_cli_exports(browse, 
         Record(**{name: told[name] for name in Record.__dataclass_fields__ if name in told}),
         module.workload_of(asked),
     )
-    assert tvm_ffi.structural_equal(compiled(stock, asked).mod, theirs.schedule.mod)
+    assert tvm_ffi.structural_equal(compiled(stock, asked).mod, theirs.schedule().mod)
     with StockFiles(tmp_path / "theirs") as files:
         files.add(theirs, Target(TARGET), {})
     for name in ("database_workload.json", "database_tuning_record.json"):

@@ -11,7 +11,7 @@ from db.session import transaction
 from db.tables import TrialRow, WorkerRow
 from db.workers import NewWorker, join, list_workers
 from services.dashboard.remembered import Remembered
-from services.dashboard.roofline import bound
+from services.roofline import bound
 from tests.api.rows import add_trials, set_job
 from tests.dashboard.test_decisions import trace
 

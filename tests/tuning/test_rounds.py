@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from db.progress import OpenTask
-from db.rounds import OpenTrials
+from db.rounds import OpenTrials, RoundResult
 from db.searches import Search
 from db.states import DesiredState, JobState, Purpose, SearchState, TrialState
 from services.tuning.allocation import best_so_far
@@ -182,7 +182,9 @@ def test_no_budget_is_ever_exceeded(drawn: list[OpenTask], count: int) -> None:
 
 
 def test_a_rounds_course_is_the_best_so_far_of_finished_rounds() -> None:
-    assert best_so_far({0: None, 1: 3.0, 2: 4.0, 3: 1.0}, {3}) == (None, 3.0, 3.0)
+    latencies = (None, 3.0, 4.0, 1.0)
+    results = {number: RoundResult(closed=1, latency_secs=secs) for number, secs in enumerate(latencies)}
+    assert best_so_far(results, {3}) == (None, 3.0, 3.0)
 
 
 @pytest.mark.parametrize(("secs", "size"), [(0.75, 16), (10.0, 4), (0.001, 32), (0.0, 16)])

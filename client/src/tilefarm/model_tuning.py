@@ -51,6 +51,7 @@ def tune_relax(  # noqa: PLR0913 - stock's own list of arguments, and ours behin
     token: str | None = None,
     name: str | None = None,
     priority: int = 0,
+    options: Mapping[str, Any] | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> "RemoteDatabase":
     """Tunes a Relax model on the service, and returns its records as a Database for `compile_relax`.
@@ -86,9 +87,7 @@ def tune_relax(  # noqa: PLR0913 - stock's own list of arguments, and ours behin
             "name": name or _name_of(mod),
             "seed": seed or 0,
             "strategy": stock.strategy_name(strategy),
-            "options": None
-            if num_trials_per_iter == stock.DEFAULT_BATCH_SIZE
-            else {"batch_size": num_trials_per_iter},
+            "options": tune.job_options(options, batch_size=num_trials_per_iter),
         },
     )
     return tune.tuned(job, work_dir, url=url, token=token, transport=transport)

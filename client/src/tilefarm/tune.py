@@ -53,6 +53,7 @@ def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind 
     token: str | None = None,
     name: str | None = None,
     priority: int = 0,
+    options: Mapping[str, Any] | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> "RemoteDatabase":
     """Tunes every PrimFunc of `mod` on the service, and returns its records as a Database.
@@ -60,7 +61,9 @@ def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind 
     Arguments up to `post_optimization` are those of `tvm.s_tir.meta_schedule.tune_tir`, in its order and with
     its meaning. `target` may also be a profile name of the service, `space` also one of its design spaces
     ("stock"; "tilefarm" is what it takes where nothing is said). `seed` None means 0, so that equal requests
-    share their work. Progress goes to stderr and to `logs/tilefarm.log` in `work_dir`. Ctrl-C cancels it.
+    share their work. `options` are the job's, by name: `{"patience": 96}` ends a task that does not improve
+    any more before its budget is spent. Progress goes to stderr and to `logs/tilefarm.log` in `work_dir`.
+    Ctrl-C cancels it.
     Raises CannotTravelError, ModuleError, TargetError, JobFailedError, ServiceError, TvmPairError.
     """
     stock.refuse_what_cannot_travel(
@@ -89,6 +92,7 @@ def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind 
         seed=seed,
         name=name,
         priority=priority,
+        options=options,
     )
     return tuned(job, work_dir, url=url, token=token, transport=transport)
 
@@ -122,6 +126,7 @@ def submit(  # noqa: PLR0913 - one keyword per field of a job
     seed: int | None = None,
     name: str | None = None,
     priority: int = 0,
+    options: Mapping[str, Any] | None = None,
 ) -> Job:
     """A job on the PrimFuncs of `mod`; it returns at once. Errors as of `tune_tir`."""
     strategy = stock.strategy_name(strategy)
@@ -137,8 +142,14 @@ def submit(  # noqa: PLR0913 - one keyword per field of a job
         strategy=strategy,
         space=fields["space"],
         spaces=fields["spaces"],
-        options=None if batch_size == stock.DEFAULT_BATCH_SIZE else {"batch_size": batch_size},
+        options=job_options(options, batch_size=batch_size),
     )
+
+
+def job_options(options: Mapping[str, Any] | None, *, batch_size: int) -> dict[str, Any] | None:
+    """What was asked for; stock's own batch size means the service's."""
+    own = {} if batch_size == stock.DEFAULT_BATCH_SIZE else {"batch_size": batch_size}
+    return {**own, **(options or {})} or None
 
 
 def travelling(

@@ -164,7 +164,7 @@ def _task_row(task: dict[str, Any]) -> tuple[Any, ...]:
         f"{task['speedup']:.2f}x" if task.get("speedup") else None,
         f"{task['gflops']:.3g}" if task.get("gflops") else None,
         failures(task),
-        task.get("error") or ("space exhausted" if task.get("exhausted") else None),
+        task.get("error") or task.get("stopped") or ("space exhausted" if task.get("exhausted") else None),
     )
 
 

@@ -45,6 +45,14 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--op-name", action="append", metavar="PART", help="of a model: only tasks with PART in their name"
     )
+    command.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        type=_option,
+        metavar="NAME=VALUE",
+        help="of measuring, searching or stopping, as patience=96; repeatable",
+    )
     command.add_argument("--name")
     command.add_argument("--priority", type=int, help="-100 .. 100, higher is served first")
     command.add_argument("--seed", type=int)
@@ -76,6 +84,17 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Exit.OK
 
 
+def _option(text: str) -> tuple[str, Any]:
+    """`patience=96`; the value is JSON, or a plain word."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
 def _submit(client: Client, source: sources.Source, arguments: argparse.Namespace) -> Job:
     fields = {
         "target": tune.travelling_target(arguments.target) if arguments.target else None,
@@ -90,6 +109,8 @@ def _submit(client: Client, source: sources.Source, arguments: argparse.Namespac
     }
     body = {"target": "local", "max_trials": 128, **source.body}
     body |= {name: value for name, value in fields.items() if value is not None}
+    if arguments.option:
+        body["options"] = {**body.get("options", {}), **dict(arguments.option)}
     named = arguments.space in NAMED and arguments.space not in source.names
     if named:
         body["space"] = arguments.space
