@@ -88,6 +88,10 @@ _STATEMENTS = (
              PARTITION BY search_id ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
          FROM trials WHERE purpose = 'search' AND outcome = 'ok') curve
        WHERE trials.id = curve.id AND (before IS NULL OR curve.latency_secs < before)""",
+    """UPDATE searches SET best_trial_id = best.id FROM (
+         SELECT DISTINCT ON (search_id) search_id, id FROM trials
+         WHERE purpose = 'search' AND outcome = 'ok' ORDER BY search_id, latency_secs) best
+       WHERE searches.id = best.search_id""",
     """INSERT INTO records (workload_id, target_id, tvm_version, state, trace_z, trace_hash, run_secs,
                             latency_secs, trial_id, policy, device_class, created_at)
        SELECT s.workload_id, s.target_id, '0.27', 'published', decode('$text', 'hex'),

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from bench.generated_rows import Size, fill
 from bench.machine import this_machine
+from bench.page_queries import PAGE_QUERIES
 from bench.queries import QUERIES, Query, Sample, explain, indexes, large_tables, read_whole, run, sample
 from bench.report import markdown_table, write_json, write_section
 from db.migrate import upgrade
@@ -76,7 +77,7 @@ def _time_all(engine: Engine) -> list[Timed]:
     with Session(engine) as session:
         about = sample(session)
     large = large_tables(engine)
-    return [_time(engine, query, about, large) for query in QUERIES]
+    return [_time(engine, query, about, large) for query in (*QUERIES, *PAGE_QUERIES)]
 
 
 def _time(engine: Engine, query: Query, about: Sample, large: frozenset[str]) -> Timed:

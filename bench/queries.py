@@ -24,6 +24,7 @@ from db import (
     rounds,
     searches,
     tasks,
+    thinning,
     trials_view,
 )
 from db.dispatched import dispatched_trials, outstanding, recent_stage_secs
@@ -57,7 +58,7 @@ class Sample:
 class Query:
     name: str
     ask: Callable[[Session, Sample], object]
-    #: It counts rows of the whole farm, which no index makes few; it is asked once in some seconds.
+    #: It counts, sorts or searches rows of the whole farm, which no index makes few.
     counts_all: bool = False
 
 
@@ -163,6 +164,11 @@ QUERIES = (
     ),
     Query(
         name="contenders of the large search", ask=lambda s, x: publishing.contenders(s, x.search_id, limit=3)
+    ),
+    Query(name="searches to be thinned", ask=lambda s, _: thinning.idle_searches(s, after=0, limit=200)),
+    Query(
+        name="losers of a search thinned",
+        ask=lambda s, x: thinning.thin(s, x.ended_search_id, keep=128, ended_before_secs=0, limit=500),
     ),
     Query(name="depth of the queues", ask=lambda s, _: load.queue_depths(s)),
     Query(name="rates of the workers", ask=lambda s, _: load.worker_rates(s, within_secs=600.0)),

@@ -71,19 +71,19 @@ class PageRoute(APIRoute):
                 query = f"?{request.url.query}" if request.url.query else ""
                 response = RedirectResponse(f"/open?next={quote(request.url.path + query)}", status_code=303)
             except RequestValidationError:
-                response = _error_page(
-                    request, InvalidError("invalid_request", "This address does not read.")
-                )
+                response = error_page(request, InvalidError("invalid_request", "This address does not read."))
             except ApiError as error:
-                response = _error_page(request, error)
+                response = error_page(request, error)
             except (OperationalError, InterfaceError):
                 said = "The database does not answer. This page tries again by itself."
-                response = _error_page(request, UnavailableError("database_unavailable", said))
+                response = error_page(request, UnavailableError("database_unavailable", said))
             response.headers.update(HEADERS)
             return response
 
         return answer
 
 
-def _error_page(request: Request, error: ApiError) -> Response:
-    return page("error.html", viewer=None, request=request, status=error.status, error=error)
+def error_page(request: Request, error: ApiError) -> Response:
+    response = page("error.html", viewer=None, request=request, status=error.status, error=error)
+    response.headers.update(HEADERS)
+    return response

@@ -88,6 +88,16 @@ class Large:
     task: int
 
 
+def every_page(service: Service, job: str) -> list[str]:
+    task, trial = service.job(job)["tasks"][0]["id"], service.trials(job)[-1]["id"]
+    here, compared = f"/jobs/{job}", f"/compare?job={job}"
+    return [
+        *("/", here, f"{here}?sort=-weighted", f"/tasks/{task}", f"/trials/{trial}", "/failures"),
+        *(f"/failures?job={job}", "/fleet", "/fleet?left=true", "/records", "/records?which=all"),
+        *(compared, f"{compared}&by=strategy", "/open"),
+    ]
+
+
 class Tabs:
     """Opens pages as the service's user; what a console says against a page fails the test at its end."""
 

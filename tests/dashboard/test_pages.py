@@ -51,6 +51,15 @@ def test_what_is_not_there_is_told_on_a_page(browse, path):
     assert "There is no" in answer.text
 
 
+def test_a_mistyped_address_is_a_page_for_people_and_a_problem_for_programs(browse):
+    client = browse().client
+    said = client.get("/job", headers={"Accept": "text/html,*/*"})
+    assert said.status_code == 404
+    assert "There is no such path" in said.text
+    assert "default-src 'none'" in said.headers["content-security-policy"]
+    assert client.get("/job").json()["type"].endswith("/not_found")
+
+
 def test_a_task_tells_its_numbers_and_its_newest_trials(browse, farm, engine):
     job_id = farm.job(tasks=("dense",))
     add_trials(engine, job_id, outcome="ok", latency_secs=1e-3)

@@ -3,6 +3,8 @@
 (() => {
   const NS = "http://www.w3.org/2000/svg";
   const { latency } = Units;
+  // Where the pointer is, in pixels from the left; it stays there while the chart is drawn anew.
+  let pointed = null;
   function make(parent, name, attributes, text) {
     const element = document.createElementNS(NS, name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
@@ -25,6 +27,25 @@
       const anchor = secs === 0 ? "start" : x(secs) > right - 20 ? "end" : "middle";
       make(svg, "text", { x: x(secs), y: height - 4, "text-anchor": anchor }, Units.span(secs));
     }
+  }
+  // What stood at the moment that is pointed at.
+  function reader(svg, { times, values, untuned, end, y, left, right, top, bottom }) {
+    const mark = make(svg, "g", { class: "mark" });
+    const show = () => {
+      mark.replaceChildren();
+      if (pointed === null || pointed < left || pointed > right) return;
+      const secs = (end * (pointed - left)) / (right - left);
+      const value = values[times.findLastIndex((each) => each <= secs)] ?? untuned;
+      if (!value) return;
+      make(mark, "line", { x1: pointed, x2: pointed, y1: top, y2: bottom });
+      make(mark, "circle", { cx: pointed, cy: y(value), r: 3.5 });
+      const faster = untuned ? ` · ${Number((untuned / value).toPrecision(3))}×` : "";
+      const before = pointed > (left + right) / 2;
+      make(mark, "text", { x: pointed + (before ? -9 : 9), y: Math.max(top + 12, y(value) - 10), "text-anchor": before ? "end" : "start" }, `${Units.span(secs)} · ${latency(value)}${faster}`);
+    };
+    svg.addEventListener("pointermove", (event) => { pointed = event.clientX - svg.getBoundingClientRect().left; show(); });
+    svg.addEventListener("pointerleave", () => { pointed = null; show(); });
+    show();
   }
   function draw() {
     const box = document.getElementById("steps");
@@ -56,6 +77,7 @@
     make(svg, "path", { class: "area", d: `${path}V${bottom}H${untuned ? x(0) : x(times[0])}Z` });
     make(svg, "path", { class: "line", d: path });
     make(svg, "text", { class: "now", x: right, y: y(values.at(-1)) - 8, "text-anchor": "end" }, latency(values.at(-1)));
+    reader(svg, { times, values, untuned, end, y, left, right, top, bottom });
   }
   document.addEventListener("refreshed", draw);
   document.addEventListener("themed", draw);

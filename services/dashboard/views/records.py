@@ -1,21 +1,24 @@
 """The records: what is covered, where each record came from, and what lookups asked for."""
 
 import dataclasses
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy.orm import Session
 
-from db.coverage import coverage_lines, covered_targets
+from db.coverage import CoveredTarget, coverage_lines, covered_targets
 from db.lookup_traffic import HourOfTraffic, Traffic, most_missed, traffic_by_hour
-from db.published import published_targets
-from db.records_table import count_records, page_of_records
+from db.published import Published, published_targets
+from db.records_table import count_records, newest_ids, page_of_records
 from db.session import reading
 from services.api.deps import EngineDep
 from services.api.views import gflops
 from services.dashboard.page import PageRoute, page
+from services.dashboard.remembered import Kept, KeptDep
 from services.dashboard.tables import Form, table
 from services.dashboard.viewer import RecordsViewer
 from services.dashboard.views.downloads import BATCH
@@ -26,6 +29,7 @@ PAGE_SIZE = 25
 _COVERED = 12
 _MISSED = 10
 _TRAFFIC_HOURS = 48
+_WHOLE_SECS = 5.0
 _TRAFFIC_SECS = _TRAFFIC_HOURS * 3600.0
 _Text = Annotated[str, Query(max_length=120, pattern=r"^[^\x00]*$")]
 
@@ -35,6 +39,7 @@ def records_page(
     request: Request,
     who: RecordsViewer,
     engine: EngineDep,
+    kept: KeptDep,
     q: _Text = "",
     which: Annotated[str, Query(pattern="^(current|all)$")] = "current",
     page_number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
@@ -42,15 +47,13 @@ def records_page(
 ) -> Response:
     text, current = q.strip(), which == "current"
     with reading(engine) as session:
-        total = count_records(session, text, current=current)
+        whole = _whole(session, kept, text, current=current)
         offset = (page_number - 1) * PAGE_SIZE
         lines = page_of_records(session, text, limit=PAGE_SIZE, offset=offset, current=current)
-        targets = covered_targets(session)
         offset = (covered_page - 1) * _COVERED
         covered = coverage_lines(session, text, limit=_COVERED + 1, offset=offset)
         hours = traffic_by_hour(session, within_secs=_TRAFFIC_SECS)
         missed = most_missed(session, limit=_MISSED)
-        published = published_targets(session)
 
     def link(**changes: object) -> str:
         asked = {"q": q, "which": "" if current else which, **changes}
@@ -63,7 +66,7 @@ def records_page(
         tab="records",
         lines=lines,
         speeds={line.id: gflops(line.flops, line.latency_secs) for line in lines},
-        targets=targets,
+        targets=whole.targets,
         covered=covered[:_COVERED],
         covered_page=covered_page,
         covered_more=len(covered) > _COVERED,
@@ -71,12 +74,12 @@ def records_page(
         hours=_placed(hours),
         busiest=max((each.traffic.asked for each in hours), default=0),
         missed=missed,
-        published=published,
+        published=whole.published,
         text=text,
         which=which,
-        total=total,
+        total=whole.records,
         page_number=page_number,
-        last_page=max(1, -(-total // PAGE_SIZE)),
+        last_page=max(1, -(-whole.records // PAGE_SIZE)),
         link=link,
     )
 
@@ -153,6 +156,29 @@ def misses_table(form: Form, who: RecordsViewer, engine: EngineDep) -> Response:
         for each in missed
     )
     return table("misses", form, columns, rows)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Whole:
+    """What takes reading every record."""
+
+    records: int
+    targets: list[CoveredTarget]
+    published: list[Published]
+
+
+def _whole(session: Session, kept: Kept, text: str, *, current: bool) -> _Whole:
+    """Read where a record or a search came since; what changed otherwise shows after some seconds."""
+
+    def read(_before: _Whole | None) -> _Whole:
+        return _Whole(
+            records=count_records(session, text, current=current),
+            targets=covered_targets(session),
+            published=published_targets(session),
+        )
+
+    mark = (newest_ids(session), time.monotonic() // _WHOLE_SECS)
+    return kept.drawn.get(("records", text, current), mark, read)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,11 +26,11 @@ from services.dashboard.decisions import axes
 from services.dashboard.downsampling import downsample, improving
 from services.dashboard.ranks import rank_by_round
 from services.dashboard.remembered import Kept, KeptDep
-from services.roofline import bound
 from services.dashboard.sending import send
 from services.dashboard.spread import histogram
 from services.dashboard.viewer import JobsViewer
 from services.dashboard.views.tasks import task_not_found
+from services.roofline import bound
 
 data = APIRouter(include_in_schema=False)
 #: Of the explorer: the fastest trials, a sample of all, and the axes that tell most.

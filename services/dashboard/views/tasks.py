@@ -16,8 +16,8 @@ from services.api.errors import NotFoundError
 from services.api.ids import RowId
 from services.api.views import task_views
 from services.dashboard.page import PageRoute, page
-from services.roofline import bound
 from services.dashboard.viewer import JobsViewer
+from services.roofline import bound
 
 pages = APIRouter(include_in_schema=False, route_class=PageRoute)
 _NEWEST = 12
