@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, cast, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Text, cast, exists, func, or_, select
+from sqlalchemy.orm import Session, aliased
 
 from db.lookup_traffic import task_name
 from db.states import RecordState
-from db.tables import RecordRow, TargetRow, TaskRow, WorkloadRow
+from db.tables import RecordRow, SearchRow, TargetRow, TaskRow, WorkloadRow
 
 #: `128x768`, `128, 768`, `[1,32,28,28]`, `float32[8]`
 _SHAPE = re.compile(r"(?:[a-z]+\d*(?:_\w+)?)?\s*\[?\s*\d+(?:\s*[x×,]\s*\d+)*\s*\]?", re.IGNORECASE)
@@ -88,6 +88,14 @@ def count_records(session: Session, text: str, *, current: bool = False) -> int:
     return session.scalars(statement).one()
 
 
+def newest_ids(session: Session) -> tuple[int | None, int | None]:
+    """Of the newest record and the newest search: what is new since has others."""
+    records = select(func.max(RecordRow.id)).scalar_subquery()
+    searches = select(func.max(SearchRow.id)).scalar_subquery()
+    record, search = session.execute(select(records, searches)).one()
+    return record, search
+
+
 def workload_conditions(text: str) -> list[ColumnElement[bool]]:
     """Workloads by part of a task's or a block's name, a hash's start, or a shape: `128x768`, `[1, 8]`."""
     if not text:
@@ -107,17 +115,24 @@ def _conditions(text: str, *, current: bool) -> list[ColumnElement[bool]]:
         device = RecordRow.device_class.icontains(text, autoescape=True)
         conditions.append(or_(*workload_conditions(text), device))
     if current:
-        conditions.append(RecordRow.id.in_(_current()))
+        conditions.append(_current())
     return conditions
 
 
-def _current() -> Select[int]:
-    """The newest published record of each workload, target and TVM version."""
-    return (
-        select(func.max(RecordRow.id))
-        .where(RecordRow.state == RecordState.PUBLISHED)
-        .group_by(RecordRow.workload_id, RecordRow.target_id, RecordRow.tvm_version)
+def _current() -> ColumnElement[bool]:
+    """The newest published record of its workload, target and TVM version: none that is newer is there.
+
+    Asked row by row, so that a page of the newest reads no more than it shows.
+    """
+    newer = aliased(RecordRow)
+    replaced = exists().where(
+        newer.workload_id == RecordRow.workload_id,
+        newer.target_id == RecordRow.target_id,
+        newer.tvm_version == RecordRow.tvm_version,
+        newer.state == RecordState.PUBLISHED,
+        newer.id > RecordRow.id,
     )
+    return (RecordRow.state == RecordState.PUBLISHED) & ~replaced
 
 
 def _of_shape(text: str) -> list[ColumnElement[bool]]:
