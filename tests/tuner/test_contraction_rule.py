@@ -19,7 +19,7 @@ from tuner.space.finish_rule import is_ours
 from tuner.space.plans import plans
 from tuner.space.rules import with_ours
 from tuner.space.tiling import tile as write_tile
-from tuner.space.vectors import VectorUnit, best_tiles, register_tiles
+from tuner.space.vectors import VectorUnit, best_tiles, register_tiles, vector_unit
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
 from tuner.tvm_light import load_tvm
@@ -159,7 +159,7 @@ def test_with_channels_first_the_filters_may_be_the_vectors(llvm):
         np.testing.assert_allclose(outputs(candidate.mod, llvm, arrays), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("rows", "columns", "n_forms"), [(1, 50, 2), (6, 33, 2), (17, 33, 0)])
+@pytest.mark.parametrize(("rows", "columns", "n_forms"), [(1, 50, 2), (6, 33, 1), (17, 33, 0)])
 def test_few_rows_that_lie_along_the_depth_are_dot_products_too(llvm, rows, columns, n_forms):
     mod = matmul(rows, columns, 64, transposed=True, epilogue=rows == 6)
     found = [schedule for schedule in spaces(mod, llvm) if "RFactor" in canonical_text(schedule.trace)]
@@ -199,6 +199,45 @@ def test_every_register_tile_fits_the_registers():
             vectors = tile.columns // unit.lanes
             assert tile.rows * vectors + vectors + 1 <= unit.registers
     assert best_tiles(register_tiles(AVX2), AVX2, rows=960, columns=960, count=1)[0].columns == 16
+
+
+@pytest.mark.parametrize(
+    ("cpu", "lanes", "registers"),
+    [
+        ({"mcpu": "x86-64"}, [4, 4, 4, 16], 16),
+        ({"mcpu": "haswell"}, [8, 8, 8, 32], 16),
+        ({"mcpu": "x86-64-v4"}, [16, 16, 16, 64], 32),
+        ({"mcpu": "x86-64-v4", "mattr": ["-avx512f"]}, [8, 8, 8, 32], 16),
+        ({"mcpu": "sapphirerapids"}, [16, 32, 16, 64], 32),
+        ({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu"}, [4, 4, 4, 16], 32),
+    ],
+)
+def test_a_vector_is_as_wide_as_the_cpu_has_it_and_halves_as_it_adds_them(cpu, lanes, registers):
+    target = make_target({"kind": "llvm", "num-cores": 1, **cpu})
+    units = [vector_unit(target, dtype) for dtype in ("float32", "float16", "bfloat16", "int8")]
+    assert [unit.lanes for unit in units] == lanes
+    assert {unit.registers for unit in units} == {registers}
+
+
+@pytest.mark.parametrize("dtypes", [("float16", "float16"), ("int8", "int32")])
+def test_products_of_halves_and_of_bytes_give_the_numbers_of_the_untuned_program(llvm, dtypes):
+    operand, result = dtypes
+    a, b = (te.placeholder(shape, operand, name=name) for name, shape in (("A", (20, 48)), ("B", (48, 40))))
+    k = te.reduce_axis((0, 48), name="k")
+    c = te.compute(
+        (20, 40), lambda i, j: te.sum(a[i, k].astype(result) * b[k, j].astype(result), axis=k), name="C"
+    )
+    mod = canonical_module(te.create_prim_func([a, b, c]))
+    found = spaces(mod, llvm)
+    generator = np.random.default_rng(0)
+    arrays = [
+        generator.integers(-3, 4, [int(extent) for extent in p.ty.shape]).astype(str(p.ty.dtype))
+        for p in mod["main"].params
+    ]
+    expected = outputs(mod, llvm, arrays)
+    assert found
+    for schedule in found[:2]:
+        np.testing.assert_array_equal(outputs(schedule.mod, llvm, arrays), expected)
 
 
 def test_padding_is_weighed_against_the_tile():

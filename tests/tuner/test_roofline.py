@@ -25,7 +25,7 @@ def rows_of(llvm):
     """Feature rows of a 256x256x256 product, scheduled by a function."""
     mod = matmul(256, 256, 256)
     setup = open_setup(module=save_module(mod), target=llvm, space=None, seed=0, options=SearchOptions())
-    context = setup.context("replay-trace", round_=0)
+    context = setup.context
 
     def rows(write):
         schedule = tvm.s_tir.Schedule(mod, debug_mask="none")

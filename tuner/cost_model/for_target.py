@@ -12,6 +12,6 @@ def cost_model(target: Any) -> XGBoostModel:
     """A fresh one for a tvm.target.Target."""
     if str(target.kind.name) != "llvm":
         return XGBoostModel()
-    unit = vector_unit(target, bits=32)
+    unit = vector_unit(target, "float32")
     cores = max(1, int(target.attrs.get("num-cores", 1)))
     return XGBoostModel(prior=Prior(Roofline(Cpu(cores=cores, lanes=unit.lanes))))

@@ -44,7 +44,8 @@ class Contraction:
     vectors: Operand
     #: Iterators that step the output's innermost axis by one element.
     contiguous: tuple[int, ...]
-    bits: int
+    #: Of the results.
+    dtype: str
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -136,7 +137,7 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False) -> Any:
         scalars=parts[1 - side],
         vectors=parts[side],
         contiguous=contiguous,
-        bits=_bits(store.buffer.dtype),
+        dtype=str(store.buffer.dtype),
     )
 
 
@@ -259,12 +260,6 @@ def _is(expression: Any, name: str) -> bool:
 
 def _is_load(expression: Any) -> bool:
     return type(expression).__name__ in ("BufferLoad", "TensorLoad") and hasattr(expression, "indices")
-
-
-def _bits(dtype: Any) -> int:
-    from tvm import DataType
-
-    return int(DataType(str(dtype)).bits)
 
 
 def _product(axes: Iterable[Axis]) -> int:

@@ -29,7 +29,7 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     contraction = Contraction.of(node)
     if contraction is None:
         return []
-    unit = vector_unit(target, bits=contraction.bits)
+    unit = vector_unit(target, contraction.dtype)
     forms = _tiles(contraction, plans(contraction, unit), unit)
     turned = Contraction.turned(node)
     if turned is not None and _is_worth_turning(contraction, turned, unit):

@@ -72,13 +72,7 @@ def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
         elements *= extent
     if outer and elements >= _MIN_PARALLEL_ELEMENTS:
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
-    lanes = vector_unit(target, bits=_bits(node)).lanes
+    lanes = vector_unit(target, str(node.writes[0].source.dtype)).lanes
     if all(spatial) and extents[-1] % lanes == 0:
         _, within = schedule.split(loops[-1], [None, lanes])
         schedule.vectorize(within)
-
-
-def _bits(block: Any) -> int:
-    from tvm import DataType
-
-    return int(DataType(str(block.writes[0].source.dtype)).bits)

@@ -6,6 +6,7 @@ from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import finish_rule
 from tuner.space.offering import offering
 from tuner.space.postprocs import postprocs
+from tuner.space.row_rule import passed_through
 from tuner.space.window_rule import passed_over
 
 
@@ -31,6 +32,6 @@ def _with_ours(stock: list[Any]) -> list[Any]:
     for rule in stock:
         name = type(rule).__name__
         if name == "AddRFactor":
-            rules += [offering(tiled), offering(passed_over)]
+            rules += [offering(tiled), offering(passed_over), offering(passed_through)]
         rules.append(finish_rule(rule) if name == "ParallelizeVectorizeUnroll" else rule)
     return rules

@@ -5,7 +5,7 @@ vector of columns, and one broadcast of the rows' operand; what does not fit is 
 which costs more than any other mistake. Nothing here knows a workload.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +17,10 @@ _FMAS_PER_CYCLE = 2
 #: are the limit, and what the loop adds to each step of the depth.
 _CYCLES_PER_LOAD = 0.68
 _OVERHEAD_CYCLES = 0.8
+#: Features of CPUs that add and multiply float16 itself.
+_HALF_ARITHMETIC = frozenset({"avx512fp16", "fullfp16"})
+_SINGLE = 32
+_X86_WIDTHS = {"sse2": 128, "avx": 256, "avx512f": 512}
 _MAX_ROWS = 28
 _MAX_VECTORS = 6
 
@@ -42,12 +46,14 @@ class RegisterTile:
         return _up(extents[0], self.rows), _up(extents[1], self.columns)
 
 
-def vector_unit(target: Any, *, bits: int) -> VectorUnit:
-    """The unit of a CPU target for elements of so many bits."""
+def vector_unit(target: Any, dtype: str) -> VectorUnit:
+    """The unit of a CPU target for results of this type, as wide as they are computed."""
     from tvm.target import codegen
 
-    width = int(codegen.llvm_get_vector_width(target)) or 128
-    return VectorUnit(lanes=max(1, width // bits), registers=_registers(target, width))
+    features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
+    width = _width(target, features)
+    lanes = max(1, width // _arithmetic_bits(dtype, features))
+    return VectorUnit(lanes=lanes, registers=_registers(target, width, features))
 
 
 @cache
@@ -91,13 +97,27 @@ def largest_divisor(number: int, *, at_most: int) -> int:
     return max(size for size in range(1, at_most + 1) if number % size == 0)
 
 
-def _registers(target: Any, width: int) -> int:
-    """Of one vector width: x86 has 32 with AVX-512 and 16 before it, AArch64 has 32."""
+def _width(target: Any, features: Collection[str]) -> int:
+    """Bits of a vector register. TVM 0.27 tells 512 for every x86, whatever it has."""
     from tvm.target import codegen
 
+    of_x86 = [width for name, width in _X86_WIDTHS.items() if name in features]
+    return max(of_x86, default=0) or int(codegen.llvm_get_vector_width(target)) or _X86_WIDTHS["sse2"]
+
+
+def _arithmetic_bits(dtype: str, features: Collection[str]) -> int:
+    """A CPU that does not add halves computes in single precision; no TVM target adds bfloat16 itself."""
+    from tvm import DataType
+
+    if dtype == "bfloat16" or (dtype == "float16" and not _HALF_ARITHMETIC.intersection(features)):
+        return _SINGLE
+    return int(DataType(dtype).bits)
+
+
+def _registers(target: Any, width: int, features: Collection[str]) -> int:
+    """Of one vector width: x86 has 32 with AVX-512 and 16 before it, AArch64 has 32."""
     if "aarch64" in str(target.attrs.get("mtriple", "")):
         return 32
-    features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     return 32 if width >= 512 or "avx512vl" in features else 16
 
 

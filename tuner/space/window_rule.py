@@ -11,13 +11,10 @@ from tuner.space.windows import windows_of, write_window
 
 def passed_over(schedule: Any, block: Any, target: Any) -> list[Any]:
     """A schedule for each way to pass the window over its outputs; none where the block is no window."""
-    from tvm import DataType
-
     node = schedule.get(block)
     if not is_untouched(schedule, block) or Contraction.of(node) is not None:
         return []
-    bits = int(DataType(str(node.writes[0].source.dtype)).bits)
-    windows = windows_of(schedule, block, vector_unit(target, bits=bits))
+    windows = windows_of(schedule, block, vector_unit(target, str(node.writes[0].source.dtype)))
     return written(
         schedule, str(node.name_hint), [partial(write_window, window=window) for window in windows]
     )
