@@ -4,9 +4,11 @@ import argparse
 import sys
 
 from bench import (
+    ablation,
     breakdown,
     consumed,
     device_path,
+    expected,
     farm_sim,
     importing,
     load,
@@ -27,9 +29,11 @@ _COMMANDS = {
     "strategies": (strategies, "evolution against random search at equal trials"),
     "search": (search, "what a search costs by itself, and what it finds"),
     "space": (space, "stock's design space against ours at equal trials"),
+    "ablation": (ablation, "what each part of the search is worth, played against recorded programs"),
     "policy": (policy, "rank agreement of the measure policy with a long careful reference"),
     "lookup": (lookup, "the compile-time database against stock JSONDatabase"),
     "import": (importing, "stock's files sent to the service, and the memory that it takes"),
+    "expected": (expected, "what coverage expects of tuning, held to what tuning brought"),
     "memory": (memory, "the worker's memory over thousands of candidates"),
     "consumed": (consumed, "a dense layer's published time beside what compile_tir and compile_relax give"),
     "device": (device_path, "what a candidate costs on its way through a worker, beside LLVM alone"),

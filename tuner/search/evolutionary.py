@@ -11,11 +11,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from random import Random
 
+import numpy as np
+
 from tuner.cost_model.protocol import CostModel
 from tuner.features import extract
 from tuner.search.draft import DraftModel, Evolution
 from tuner.search.drawing import Drawing, Space, spaces_of
-from tuner.search.genome import MUTATOR_KINDS, Genome, Sketch, genome_of
+from tuner.search.genome import MUTATOR_KINDS, Genome, Sketch, genome_of, neighbours
 from tuner.search.known import Known, samples_of, scored_traces
 from tuner.search.picks import Drawn, Picks, measure_candidate
 from tuner.search.programs import Programs, Refused
@@ -30,6 +32,8 @@ _PARENTS = 128
 _SHARPNESS, _LEAST_SHARE = 4, 0.05
 #: The best score that is assumed of a space where nothing ended in time yet.
 _UNKNOWN = 0.7
+#: So many of the best measured have their neighbours looked at; of these so many for each that is wanted.
+_DESCENDED, _LOOKED_AT = 3, 2
 #: Programs drawn for each candidate that is asked for before anything was measured.
 _FIRST_RATIO = 1.5
 
@@ -79,6 +83,7 @@ class EvolutionarySearch:
         n_random = max(1, round(count * options.eps_greedy)) if options.eps_greedy and count > 1 else 0
         if not breeding.has_measured:
             picks.take(breeding.best_of_each(first=round_ * (count // 2)), at_most=count // 2)
+        picks.take(breeding.descend(round(count * options.descent_ratio)))
         best = breeding.best_first()
         picks.take(best, at_most=picks.missing - n_random)
         picks.take(breeding.shuffled(fresh), at_most=n_random)
@@ -155,7 +160,25 @@ class _Breeding:
         )
         parents = [genome for genome, score in known.items() if score > 0]
         but = known.keys() | self._tried
-        ranked = evolution.run(DraftModel(known), parents, but=but, random=self._random)
+        self._replayed(evolution.run(DraftModel(known), parents, but=but, random=self._random), count)
+
+    def descend(self, count: int) -> list[Drawn]:
+        """At most `count` new neighbours of the best measured few, those of the best model's score first."""
+        if not count:
+            return []
+        best = sorted(self._measured, key=lambda genome: -self._measured[genome])[:_DESCENDED]
+        found = dict.fromkeys(near for genome in best for near in neighbours(genome))
+        near = [genome for genome in found if genome not in self._measured]
+        if not near:
+            return []
+        scores = DraftModel({**self._seen, **self._measured}).predict(near)
+        ranked = [near[place] for place in np.argsort(-scores, kind="stable")]
+        wanted = set(ranked[: _LOOKED_AT * count])
+        self._replayed([genome for genome in ranked if genome in wanted and genome not in self._seen], count)
+        return [drawn for drawn in self.best_first() if drawn.genome in wanted][:count]
+
+    def _replayed(self, ranked: Iterable[Genome], count: int) -> None:
+        """Replay and score them until `count` were none or new."""
         found: list[Drawn] = []
         refused = 0
         for genome in ranked:

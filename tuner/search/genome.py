@@ -4,9 +4,10 @@ Decisions are varied here as plain numbers, without a schedule: a draft costs mi
 milliseconds. Whether a draft is a program is known when it was replayed.
 """
 
+import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -162,6 +163,35 @@ class Variation:
             if source != target and moved[-1] <= max(innermost, factors[-1]):
                 return tuple(moved)
         return factors
+
+
+def neighbours(genome: Genome) -> Iterator[Genome]:
+    """All that differ in one decision: a prime of a tile moved to another factor, or the next of a list."""
+    for place, (site, decision) in enumerate(zip(genome.sketch.sites, genome.decisions, strict=True)):
+        if isinstance(decision, tuple):
+            changed: Iterable[Decision] = _tiles_beside(decision, innermost=site.bound)
+        elif site.kind == CATEGORICAL:
+            changed = [near for near in (decision - 1, decision + 1) if 0 <= near < site.bound]
+        else:
+            changed = ()
+        for each in changed:
+            yield Genome(genome.sketch, (*genome.decisions[:place], each, *genome.decisions[place + 1 :]))
+
+
+def _tiles_beside(factors: tuple[int, ...], *, innermost: int) -> Iterator[tuple[int, ...]]:
+    for source, target in itertools.permutations(range(len(factors)), 2):
+        for prime in _primes(factors[source]):
+            moved = list(factors)
+            moved[source] //= prime
+            moved[target] *= prime
+            if moved[-1] <= max(innermost, factors[-1]):
+                yield tuple(moved)
+
+
+def _primes(number: int) -> list[int]:
+    return [
+        each for each in _divisors(number) if not any(each % other == 0 for other in _divisors(each)[:-1])
+    ]
 
 
 _DIVISORS: dict[int, list[int]] = {}

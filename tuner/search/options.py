@@ -25,6 +25,8 @@ class SearchOptions:
     draft_passes: int = 2
     #: Share of a batch that is drawn at random (one candidate at least, where it is not 0).
     eps_greedy: float = 0.05
+    #: Share of a batch that goes to neighbours of the best few: coordinate descent on their decisions.
+    descent_ratio: float = 0.0
     #: More than one makes a search faster, and no longer repeatable.
     num_threads: int = 1
     #: Round n learns from the results of rounds up to n - result_lag: later ones may still be on a device
@@ -53,6 +55,7 @@ _BOUNDS = (
     ("draft_ratio", 0.0, 64.0),
     ("draft_passes", 1, 8),
     ("eps_greedy", 0.0, 1.0),
+    ("descent_ratio", 0.0, 1.0),
     ("num_threads", 1, 256),
     ("result_lag", 1, 16),
 )
