@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 import db.caller_tables  # noqa: F401 - completes the metadata
 from bench.generated_rows import Size, fill
+from bench.page_queries import PAGE_QUERIES
 from bench.queries import QUERIES, Query, Sample, explain, large_tables, read_whole, sample
 from db.session import connect
 from db.tables import Row
@@ -35,7 +36,9 @@ def generated() -> Iterator[tuple[Engine, Sample]]:
 
 
 @pytest.mark.parametrize(
-    "query", [query for query in QUERIES if not query.counts_all], ids=lambda query: query.name
+    "query",
+    [query for query in (*QUERIES, *PAGE_QUERIES) if not query.counts_all],
+    ids=lambda query: query.name,
 )
 def test_no_large_table_is_read_from_end_to_end_for_the(
     generated: tuple[Engine, Sample], query: Query
