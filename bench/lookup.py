@@ -2,8 +2,8 @@
 
 Opening and asking at several sizes, each in a process of its own. With `--server N`, the service alone: p50
 and p99 of batches of 25 on PostgreSQL with 10,000 and with N workloads. With `--compile`, what a compile pays
-when nothing is tuned; with `--parts`, what there is to do for one function. What was generated is kept in
-`--dir` and used again.
+when nothing is tuned; with `--parts`, what there is to do for one function; with `--tuned`, a model whose
+records are true ones. What was generated is kept in `--dir` and used again.
 """
 
 import argparse
@@ -16,10 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench import lookup_compile, lookup_content, lookup_parts, lookup_server
+from bench import lookup_compile, lookup_content, lookup_parts, lookup_server, lookup_tuned
 from bench.lookup_api import running_api
 from bench.machine import this_machine
 from bench.report import markdown_table, write_json, write_section
+from db.migrate import upgrade
 
 _REPEATS = 3
 _STOCK_TIMEOUT_SECS = 600
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--server", type=int, metavar="WORKLOADS", help="the service alone, on PostgreSQL")
     parser.add_argument("--compile", action="store_true", help="what a compile pays for misses")
     parser.add_argument("--parts", action="store_true", help="hash, equality and loading by module size")
+    parser.add_argument("--tuned", action="store_true", help="a tuned model's records, traces and all")
     parser.add_argument("--dry", action="store_true", help="leave docs/ as it is")
 
 
@@ -40,6 +42,8 @@ def main(arguments: argparse.Namespace) -> int:
         name, text, found = "lookup-server", *lookup_server.measure(arguments.server, arguments.dir)
     elif arguments.parts:
         name, text, found = "lookup-parts", *lookup_parts.measure()
+    elif arguments.tuned:
+        name, text, found = "lookup-tuned", *lookup_tuned.measure()
     elif arguments.compile:
         name, text, found = "lookup-compile", *lookup_compile.measure()
     else:
@@ -60,6 +64,8 @@ def _prepare(directory: Path, sizes: list[int]) -> None:
 
     per = lookup_content.RECORDS_PER_WORKLOAD
     missing = [size for size in sizes if not (directory / str(size) / "token").exists()]
+    for size in set(sizes) - set(missing):
+        upgrade(f"sqlite:///{directory / str(size) / 'tilefarm.db'}")
     if not missing:
         return
     made = list(lookup_content.workloads(max(missing) // per))
