@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from db.clock import utc_now
 from db.conflict import insert_unless_there
+from db.farm_tables import ArtifactRow
 from db.rowcount import changed
-from db.tables import ArtifactRow
 
 
 def store_artifact(session: Session, sha256: str, data_z: bytes) -> None:

@@ -11,10 +11,9 @@ from enum import StrEnum
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from db.caller_tables import BrowserKeyRow
+from db.caller_tables import BrowserKeyRow, TokenRow
 from db.clock import utc_now
 from db.rowcount import changed
-from db.tables import TokenRow
 from db.tokens import Token, token_sha256, valid_token
 
 

@@ -1,4 +1,4 @@
-"""The rows that callers leave: browser keys, idempotency keys, and what lookups asked for.
+"""The rows of callers: tokens, browser keys, idempotency keys, and what lookups asked for.
 
 No row of db/tables.py refers to them.
 """
@@ -11,6 +11,20 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from db.clock import UtcDateTime, utc_now
 from db.tables import BigId, Json, Row
+
+
+class TokenRow(Row):
+    """A bearer token, hashed at rest."""
+
+    __tablename__ = "tokens"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    name: Mapped[str] = mapped_column(String(120), unique=True)
+    #: SHA-256 (hex) of the token; tokens are 256 bits of randomness, so no salt is needed.
+    token_sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    scopes: Mapped[list[str]] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+    expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class BrowserKeyRow(Row):

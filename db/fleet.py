@@ -7,8 +7,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db.clock import secs_since, utc_now
+from db.farm_tables import WorkerRow
 from db.states import WorkerRole, WorkerState
-from db.tables import WorkerRow
 
 #: A worker that was silent for so long holds nothing that anybody waits for.
 _FORGOTTEN_SECS = 86_400.0

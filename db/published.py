@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from db.states import RecordState
@@ -43,9 +43,14 @@ def published_targets(session: Session) -> list[Published]:
 
 def published_ids(session: Session, *, target_key: str, tvm_version: str) -> Sequence[int]:
     """The newest record of each workload, in the order in which they were published."""
-    newest = func.max(RecordRow.id)
-    statement = (
-        select(newest)
+    newest = newest_of_each(target_key=target_key, tvm_version=tvm_version).subquery()
+    return session.scalars(select(newest.c.id).order_by(newest.c.id)).all()
+
+
+def newest_of_each(*, target_key: str, tvm_version: str) -> Select[int]:
+    """A statement: `id` of the published record that counts, of each workload."""
+    return (
+        select(func.max(RecordRow.id).label("id"))
         .join(TargetRow, TargetRow.id == RecordRow.target_id)
         .where(
             TargetRow.key == target_key,
@@ -53,6 +58,4 @@ def published_ids(session: Session, *, target_key: str, tvm_version: str) -> Seq
             RecordRow.state == RecordState.PUBLISHED,
         )
         .group_by(RecordRow.workload_id)
-        .order_by(newest)
     )
-    return session.scalars(statement).all()

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from db.clock import secs_since, utc_now
 from db.conflict import insert_or_update, insert_unless_there
+from db.farm_tables import OwnerRow, UsageRow
 from db.rowcount import changed
-from db.tables import OwnerRow, UsageRow
 
 HALF_LIFE_SECS = 300.0
 

@@ -9,8 +9,9 @@ from sqlalchemy import Select, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from db.conflict import insert_unless_there
+from db.farm_tables import SigningKeyRow
 from db.states import RecordState
-from db.tables import RecordRow, SigningKeyRow, TargetRow, WorkloadRow
+from db.tables import RecordRow, TargetRow, WorkloadRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 
 from db.clock import secs_since
 from db.conflict import insert_unless_there
+from db.farm_tables import WorkerRow
 from db.states import WorkerRole, WorkerState
-from db.tables import TargetRow, WorkerRow
+from db.tables import TargetRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
+from db.caller_tables import TokenRow
 from db.clock import utc_now
 from db.rowcount import changed
-from db.tables import TokenRow
 
 SCOPES = ("jobs:read", "jobs:write", "records:read", "records:import", "worker", "admin")
 _PREFIX = "tf_"

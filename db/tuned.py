@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from db.states import RecordState
-from db.tables import RecordRow, SearchRow, TargetRow, WorkloadRow
+from db.published import newest_of_each
+from db.tables import RecordRow, SearchRow, WorkloadRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,17 +23,7 @@ class Tuned:
 
 def tuned_workloads(session: Session, *, target_key: str, tvm_version: str, limit: int) -> list[Tuned]:
     """For exactly this target and TVM; those with the newest records."""
-    newest = (
-        select(func.max(RecordRow.id).label("id"))
-        .join(TargetRow, TargetRow.id == RecordRow.target_id)
-        .where(
-            TargetRow.key == target_key,
-            RecordRow.tvm_version == tvm_version,
-            RecordRow.state == RecordState.PUBLISHED,
-        )
-        .group_by(RecordRow.workload_id)
-        .subquery()
-    )
+    newest = newest_of_each(target_key=target_key, tvm_version=tvm_version).subquery()
     untuned_secs = func.min(SearchRow.untuned_latency_secs)
     statement = (
         select(WorkloadRow.flops, WorkloadRow.args, untuned_secs, RecordRow.latency_secs)

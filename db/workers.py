@@ -11,9 +11,10 @@ from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
 from db.clock import secs_since, utc_now
+from db.farm_tables import WorkerRow
 from db.rowcount import changed
 from db.states import DesiredState, TrialState, WorkerRole, WorkerState
-from db.tables import JobRow, SearchRow, TargetRow, TrialRow, WorkerRow
+from db.tables import JobRow, SearchRow, TargetRow, TrialRow
 
 _MOST_BUILDERS = 16
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, make_url, text
 
+import db.caller_tables
+import db.farm_tables  # noqa: F401 - both complete the metadata
 from db.session import connect
 from db.tables import Row
 from tests.servers import run_postgres, run_valkey

@@ -8,8 +8,8 @@ from sqlalchemy import update
 
 from db.artifacts import drop_artifacts
 from db.clock import utc_now
+from db.farm_tables import ArtifactRow
 from db.session import transaction
-from db.tables import ArtifactRow
 from tests.api.conftest import problem
 
 KERNEL = b"\x7fELF" + b"code" * 4000

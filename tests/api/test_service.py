@@ -3,9 +3,10 @@
 import pytest
 from sqlalchemy import text
 
+from db.caller_tables import TokenRow
 from db.migrate import head_revision
 from db.session import transaction
-from db.tables import Row, TokenRow
+from db.tables import Row
 from db.tokens import create_token, list_tokens, revoke_token
 from tests.api.conftest import problem
 

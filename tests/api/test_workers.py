@@ -3,10 +3,10 @@
 from sqlalchemy import update
 
 from db.clock import utc_now
+from db.farm_tables import WorkerRow
 from db.fleet import read_fleet
 from db.session import transaction
 from db.states import WorkerRole
-from db.tables import WorkerRow
 from tests.api.conftest import TARGET, problem
 from tests.api.rows import add_trials, set_job, set_search
 from workers.queues import work_queue

@@ -3,9 +3,10 @@
 import pytest
 from sqlalchemy import select, update
 
+from db.farm_tables import WorkerRow
 from db.session import connect, transaction
 from db.states import JobState
-from db.tables import JobRow, TaskRow, TrialRow, WorkerRow
+from db.tables import JobRow, TaskRow, TrialRow
 from tests.browser.conftest import XSS, Tabs
 from tests.system.service import Service
 

@@ -7,8 +7,9 @@ import zlib
 import pytest
 from sqlalchemy import update
 
+from db.farm_tables import WorkerRow
 from db.session import transaction
-from db.tables import TrialRow, WorkerRow
+from db.tables import TrialRow
 from db.workers import NewWorker, join, list_workers
 from services.dashboard.remembered import Remembered
 from services.roofline import bound

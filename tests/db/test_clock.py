@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine, insert, select, update
 
+from db.caller_tables import TokenRow
 from db.clock import UtcDateTime, secs_since, utc_now
 from db.session import reading, transaction
-from db.tables import TokenRow
 
 
 def _insert_token(engine: Engine, *, expires_at: object) -> None:

@@ -7,7 +7,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect
 
-import db.caller_tables  # noqa: F401 - completes the metadata
+import db.caller_tables
+import db.farm_tables  # noqa: F401 - completes the metadata
 from db.migrate import current_revision, head_revision, upgrade
 from db.session import connect
 from db.tables import Row

@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-import db.caller_tables  # noqa: F401 - completes the metadata
+import db.caller_tables
+import db.farm_tables  # noqa: F401 - completes the metadata
 from bench.generated_rows import Size, fill
 from bench.page_queries import PAGE_QUERIES
 from bench.queries import QUERIES, Query, Sample, explain, large_tables, read_whole, sample

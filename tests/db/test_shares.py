@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import Engine, update
 
 from db.clock import utc_now
+from db.farm_tables import UsageRow
 from db.session import reading, transaction
 from db.shares import HALF_LIFE_SECS, add_usage, read_usage, read_weights, set_weight
-from db.tables import UsageRow
 from tests.tuning.rows import add_target
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from sqlalchemy import Engine, func, insert, select, update
 
 from db.clock import utc_now
+from db.farm_tables import WorkerRow
 from db.searches import Lease, claim_search
 from db.session import reading, transaction
 from db.states import Outcome, Purpose, TrialState
-from db.tables import JobRow, SearchRow, TargetRow, TaskRow, TrialRow, WorkerRow, WorkloadRow
+from db.tables import JobRow, SearchRow, TargetRow, TaskRow, TrialRow, WorkloadRow
 from db.trials import NewTrial, insert_trials
 from tuner.search.strategy import Candidate
 

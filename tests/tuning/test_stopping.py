@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 import pytest
 from sqlalchemy import Engine, update
 
+from db.farm_tables import WorkerRow
 from db.rounds import RoundResult
 from db.session import transaction
 from db.states import JobState, Purpose, TaskState
-from db.tables import JobRow, SearchRow, TaskRow, TrialRow, WorkerRow, WorkloadRow
+from db.tables import JobRow, SearchRow, TaskRow, TrialRow, WorkloadRow
 from services.tuning.stop_rule import StopRule, why_stop
 from tests.tuning.farm import WORKER, Farm, ok, program
 from tests.tuning.jobs import ended, job_state, search_trials, set_job

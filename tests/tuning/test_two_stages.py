@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 from sqlalchemy import Engine, select
 
+from db.farm_tables import UsageRow
 from db.session import reading
 from db.states import JobState, Outcome, Purpose, WorkerRole
-from db.tables import JobRow, TrialRow, UsageRow
+from db.tables import JobRow, TrialRow
 from services.tuning import record
 from tests.tuning.farm import Farm, ok, outcome
 from tests.tuning.rows import add_job, add_search, add_target, add_worker, read, set_worker, sha256, states
