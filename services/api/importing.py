@@ -1,162 +1,178 @@
 """Records that others measured, from body to quarantined rows: no lookup returns them.
 
-The same walls as for a submission: checks in pure Python, then an intake child, which also applies each trace
-to the stored module. Whether their times are true nobody knows until they are measured again.
+The same walls as for a submission: checks in pure Python, then intake children, which also apply each trace
+to the stored module. Whether their times are true nobody knows until they are measured again. All workloads
+of a request are written in one transaction.
 """
 
-import json
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
-from checks.graph import GraphError, check_module_json
-from checks.trace import TraceError, check_trace
 from db.records import NewImports, quarantine
 from db.session import reading, transaction
 from db.targets import store_target
 from db.workloads import NewWorkload, Workload, same_hash, store_workload
-from services.api.errors import BadRequestError, InvalidError, UnavailableError
-from services.api.intake import Intake, IntakeChild, TakenFunction
-from services.api.schemas_records import ImportAnswer, ImportRecords, RefusedRecord
-from services.api.targets import NamedTarget, resolve
+from services.api.errors import ApiError, BadRequestError, InvalidError, UnavailableError
+from services.api.import_reading import Brought, Fitting, Reader
+from services.api.intake import Intake
+from services.api.schemas_imports import (
+    ImportAnswer,
+    ImportedWorkload,
+    ImportMany,
+    ImportManyAnswer,
+    ImportRecords,
+    ImportResult,
+    RefusedWorkload,
+)
 
 _MAX_RACES = 5
+_T = TypeVar("_T")
+#: What the sender is told of one workload; everything else ends the request.
+_OF_A_WORKLOAD = (InvalidError, BadRequestError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Taken:
-    """All that the transaction writes."""
-
-    target: NamedTarget
-    tvm_version: str
-    function: TakenFunction
-    #: What the function equals; None where it is new.
-    workload: Workload | None
-    #: Workloads of its hash.
-    ordinal: int
-    traces: list[tuple[str, list[float]]]
-    origin: dict[str, Any]
+class _RaceError(Exception):
+    """Another transaction stored a workload of the same hash: compare again."""
 
 
 def import_records(request: ImportRecords, importer: str, *, engine: Engine, intake: Intake) -> ImportAnswer:
     """Raises ApiError where module or target are refused; a refused record is named in the answer."""
-    text = _module_text(request.module)
-    with intake.open() as child:
-        target = resolve(engine, request.target, child)
-        module = child.module(text, {})
-        if module.tvm_version != request.tvm_version:
-            raise InvalidError.of("another_tvm", f"this service runs TVM {module.tvm_version}")
-        if len(module.functions) != 1:
-            raise InvalidError.of("not_one_function", "records are of a module with one PrimFunc")
-        for _ in range(_MAX_RACES):
-            taken, refused = _take(request, importer, target, module.functions[0], engine=engine, child=child)
-            written = _write(taken, engine)
-            if written is not None:
-                return ImportAnswer(
-                    workload=taken.function.shash,
-                    target_key=target.key,
-                    quarantined=[record_id for record_id in written if record_id is not None],
-                    known=written.count(None),
-                    refused=refused,
-                )
-    raise UnavailableError("contended", "others are storing the same workload")
+    sent = ImportedWorkload(target=request.target, module=request.module, records=request.records)
+    origin = {"imported_by": importer, "source": request.source}
+    (found,) = _import([sent], request.tvm_version, origin, engine=engine, intake=intake)
+    if isinstance(found, ApiError):
+        raise found
+    return found
 
 
-def _module_text(module: Any) -> str:
-    try:
-        obj = json.loads(module) if isinstance(module, str) else module
-    except (ValueError, RecursionError):
-        raise BadRequestError("malformed_json", "module is a string that is not JSON") from None
-    try:
-        check_module_json(obj)
-    except GraphError as error:
-        raise InvalidError.of(error.code, error.detail, function=error.function) from None
-    return module if isinstance(module, str) else json.dumps(module)
+def import_many(request: ImportMany, importer: str, *, engine: Engine, intake: Intake) -> ImportManyAnswer:
+    """A refused workload is named in the answer, as a refused record is, and the others are taken."""
+    origin = {"imported_by": importer, "source": request.source}
+    found = _import(request.workloads, request.tvm_version, origin, engine=engine, intake=intake)
+    return ImportManyAnswer(workloads=[_result(each) for each in found])
 
 
-def _take(
-    request: ImportRecords,
-    importer: str,
-    target: NamedTarget,
-    function: TakenFunction,
+def _result(found: ImportAnswer | ApiError) -> ImportResult:
+    if isinstance(found, ImportAnswer):
+        return ImportResult(taken=found)
+    return ImportResult(refused=RefusedWorkload(code=found.code, detail=found.detail[:600]))
+
+
+def _import(
+    sent: Sequence[ImportedWorkload],
+    tvm_version: str,
+    origin: dict[str, Any],
     *,
     engine: Engine,
-    child: IntakeChild,
-) -> tuple[_Taken, list[RefusedRecord]]:
+    intake: Intake,
+) -> list[ImportAnswer | ApiError]:
+    """In the order of `sent`."""
+    found: dict[int, ImportAnswer | ApiError] = {}
+    left: dict[int, Brought] = {}
+    with Reader(intake, engine) as reader:
+        for index, each in enumerate(sent):
+            _put(left, found, index, partial(reader.brought, each, tvm_version))
+        races = 0
+        while left:
+            fitting: dict[int, Fitting] = {}
+            now = _of_different_functions(left)
+            stored = _stored(now.values(), engine)
+            for index, brought in now.items():
+                _put(fitting, found, index, partial(reader.fitting, brought, stored[brought.function.shash]))
+            try:
+                found |= _write(fitting, origin, engine)
+            except _RaceError:
+                races += 1
+                if races == _MAX_RACES:
+                    raise UnavailableError("contended", "others are storing the same workloads") from None
+            left = {index: brought for index, brought in left.items() if index not in found}
+    return [found[index] for index in range(len(sent))]
+
+
+def _put(
+    good: dict[int, _T], bad: dict[int, ImportAnswer | ApiError], index: int, make: Callable[[], _T]
+) -> None:
+    try:
+        good[index] = make()
+    except _OF_A_WORKLOAD as error:
+        bad[index] = error
+
+
+def _of_different_functions(left: dict[int, Brought]) -> dict[int, Brought]:
+    """Those that one transaction can store: of functions of one hash that differ in text only the first."""
+    texts: dict[str, str] = {}
+    return {
+        index: brought
+        for index, brought in left.items()
+        if texts.setdefault(brought.function.shash, brought.function.module) == brought.function.module
+    }
+
+
+def _stored(brought: Iterable[Brought], engine: Engine) -> dict[str, list[Workload]]:
+    """By hash."""
     with reading(engine) as session:
-        stored = same_hash(session, tvm_version=request.tvm_version, shash=function.shash)
-    equal = next(
-        (
-            workload
-            for workload in stored
-            if workload.module == function.module or child.equal(workload.module, function.module)
-        ),
-        None,
-    )
-    module = function.module if equal is None else equal.module
-    traces, refused = _traces(request, module, child)
-    taken = _Taken(
-        target=target,
-        tvm_version=request.tvm_version,
-        function=function,
-        workload=equal,
-        ordinal=len(stored),
-        traces=traces,
-        origin={"imported_by": importer, "source": request.source},
-    )
-    return taken, refused
+        return {
+            each.function.shash: same_hash(session, tvm_version=each.tvm_version, shash=each.function.shash)
+            for each in brought
+        }
 
 
-def _traces(
-    request: ImportRecords, module: str, child: IntakeChild
-) -> tuple[list[tuple[str, list[float]]], list[RefusedRecord]]:
-    """Canonical text and run_secs of what applies to the module of the rows; and what does not."""
-    texts: dict[int, str] = {}
-    faults: dict[int, str] = {}
-    for index, record in enumerate(request.records):
-        try:
-            check_trace(record.trace)
-        except TraceError as error:
-            faults[index] = str(error)
-        else:
-            texts[index] = json.dumps(record.trace, sort_keys=True, separators=(",", ":"))
-    if texts:
-        found = child.applies(module=module, traces=list(texts.values()))
-        faults |= {index: fault for index, fault in zip(texts, found, strict=True) if fault is not None}
-    taken = [(text, request.records[index].run_secs) for index, text in texts.items() if index not in faults]
-    refused = [
-        RefusedRecord(index=index, code="bad_trace", detail=faults[index][:600]) for index in sorted(faults)
-    ]
-    return taken, refused
-
-
-def _write(taken: _Taken, engine: Engine) -> list[int | None] | None:
-    """None where another transaction stored a workload of the same hash meanwhile: compare again."""
-    if not taken.traces:
-        return []
+def _write(
+    fitting: dict[int, Fitting], origin: dict[str, Any], engine: Engine
+) -> dict[int, ImportAnswer | ApiError]:
+    """Raises _RaceError where another transaction stored a workload of the same hash meanwhile."""
+    answers: dict[int, ImportAnswer | ApiError] = {}
+    new: dict[str, int] = {}
     with transaction(engine) as session:
-        workload_id = taken.workload.id if taken.workload is not None else None
-        if workload_id is None:
-            new = NewWorkload(
-                tvm_version=taken.tvm_version,
-                shash=taken.function.shash,
-                module=taken.function.module,
-                flops=taken.function.flops,
-                args=taken.function.args,
-                anchor_hash=taken.function.anchor_hash,
+        for index, each in fitting.items():
+            record_ids: list[int | None] = []
+            if each.traces:
+                workload_id = each.equal.id if each.equal is not None else _new_workload(session, each, new)
+                if workload_id is None:
+                    raise _RaceError
+                record_ids = _quarantine(session, each, workload_id, origin)
+            answers[index] = ImportAnswer(
+                workload=each.brought.function.shash,
+                target_key=each.brought.target.key,
+                quarantined=[record_id for record_id in record_ids if record_id is not None],
+                known=record_ids.count(None),
+                refused=each.refused,
             )
-            workload_id = store_workload(session, new, known=taken.ordinal)
-        if workload_id is None:
-            return None
-        target = store_target(session, taken.target.canonical, key=taken.target.key)
-        return quarantine(
-            session,
-            NewImports(
-                workload_id=workload_id,
-                target_id=target.id,
-                tvm_version=taken.tvm_version,
-                traces=taken.traces,
-                origin=taken.origin,
-            ),
+    return answers
+
+
+def _new_workload(session: Session, fitting: Fitting, new: dict[str, int]) -> int | None:
+    """Stored once for all of a transaction, whose ids of new workloads are `new`, by hash."""
+    function = fitting.brought.function
+    if function.shash not in new:
+        workload = NewWorkload(
+            tvm_version=fitting.brought.tvm_version,
+            shash=function.shash,
+            module=function.module,
+            flops=function.flops,
+            args=function.args,
+            anchor_hash=function.anchor_hash,
         )
+        stored = store_workload(session, workload, known=fitting.ordinal)
+        if stored is None:
+            return None
+        new[function.shash] = stored
+    return new[function.shash]
+
+
+def _quarantine(
+    session: Session, fitting: Fitting, workload_id: int, origin: dict[str, Any]
+) -> list[int | None]:
+    target = store_target(session, fitting.brought.target.canonical, key=fitting.brought.target.key)
+    imports = NewImports(
+        workload_id=workload_id,
+        target_id=target.id,
+        tvm_version=fitting.brought.tvm_version,
+        traces=fitting.traces,
+        origin=origin,
+    )
+    return quarantine(session, imports)

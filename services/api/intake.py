@@ -79,6 +79,10 @@ class Lowering:
     op_names: Sequence[str]
 
 
+class CrashedError(InvalidError):
+    """A child died over what it was asked."""
+
+
 class Intake:
     """Makes the children; bounds how many there are at once."""
 
@@ -157,7 +161,7 @@ class IntakeChild:
         except ChildDied as death:
             detail = f"TVM did not survive the {request['op']} ({death.reason})"
             entry = ErrorEntry(code=f"{request['op']}_crashes_loader", detail=detail)
-            raise InvalidError(entry.code, detail, errors=[entry]) from death
+            raise CrashedError(entry.code, detail, errors=[entry]) from death
         except SandboxError as error:
             raise UnavailableError("intake_unavailable", "the child did not answer") from error
         _raise_errors(answer.get("errors") or [])

@@ -121,63 +121,6 @@ class RecordDetail(RecordView):
     module: str
 
 
-class ImportedRecord(_Request):
-    trace: JsonValue
-    #: Seconds, one per repeat.
-    run_secs: list[Annotated[float, Field(gt=0, lt=1e6, allow_inf_nan=False)]] = Field(
-        min_length=1, max_length=1000
-    )
-
-
-class ImportRecords(_Request):
-    """Records of one workload on one target."""
-
-    target: TargetRequest
-    tvm_version: TvmVersion
-    #: Module JSON with one PrimFunc, as an object or as text.
-    module: dict[str, JsonValue] | str
-    records: list[ImportedRecord] = Field(min_length=1, max_length=64)
-    #: Where they come from, in words.
-    source: PlainName | None = None
-
-
-class RefusedRecord(_Response):
-    #: Index in the request.
-    index: int
-    code: str
-    detail: str
-
-
-class ImportAnswer(_Response):
-    workload: str
-    target_key: str
-    #: Ids of the quarantined records.
-    quarantined: list[int]
-    #: How many were known already.
-    known: int
-    refused: list[RefusedRecord]
-
-
-class VerifyImports(_Request):
-    """Which quarantined records the farm is to measure itself."""
-
-    target: TargetRequest
-    tvm_version: TvmVersion
-    #: Structural hashes; all that were imported where it is empty.
-    workloads: list[Shash] = Field(default_factory=list, max_length=1000)
-    #: Of each workload so many, those first that claim to be fastest.
-    top: int = Field(default=3, ge=1, le=64)
-    priority: int = Field(default=0, ge=-100, le=100)
-
-
-class VerifyAnswer(_Response):
-    #: The job that measures them.
-    job_id: str
-    workloads: int
-    #: Ids of the quarantined records.
-    records: list[int]
-
-
 class RecordPage(_Response):
     records: list[RecordView]
     next_page_token: str | None

@@ -17,7 +17,7 @@ from db.targets import find_target
 from db.tasks import NewTask, SearchKey, find_or_make_search, insert_task
 from services.api.errors import NotFoundError
 from services.api.intake import Intake
-from services.api.schemas_records import VerifyAnswer, VerifyImports
+from services.api.schemas_imports import VerifyAnswer, VerifyImports
 from services.api.targets import AskOnDemand, NamedTarget, resolve
 from workers.messages import MeasurePolicy
 

@@ -3,6 +3,8 @@
 import os
 import signal
 
+from tuner import intake
+
 
 def segfault(channel) -> None:
     channel.recv()
@@ -25,3 +27,19 @@ def hog(channel) -> None:
     kept = []
     while True:
         kept.append(bytearray(64 << 20))
+
+
+def over_softmax(channel) -> None:
+    """Answers as an intake child does, and dies over one module."""
+
+    class Poisoned:
+        @staticmethod
+        def recv():
+            request, blobs = channel.recv()
+            if request["op"] == "module" and "T_softmax" in str(request["module"]):
+                os.abort()
+            return request, blobs
+
+        send = staticmethod(channel.send)
+
+    intake.run(Poisoned())

@@ -1,7 +1,10 @@
 """POST /v1/records:import: checked like a submission, quarantined, never returned by a lookup."""
 
+import json
+
 import pytest
 
+from services.api import import_reading, intake
 from tests.api.conftest import TARGET, problem
 from tests.checks import modules
 
@@ -82,6 +85,86 @@ def test_who_may_not_and_what_does_not_read_is_refused(bring):
     ):
         told = problem(bring(**fields), 422)
         assert code is None or told["code"] == code
+
+
+def workload(name="matmul_relu", **fields):
+    record = {"trace": [[], []], "run_secs": [1e-4]}
+    return {"target": TARGET, "module": modules.graph(name), "records": [record], **fields}
+
+
+@pytest.fixture
+def bring_many(api):
+    def call(*workloads, **fields):
+        body = {"tvm_version": TVM, "workloads": list(workloads), "source": "a laptop", **fields}
+        return api("POST", "/v1/records:import-many", as_="importer", json=body)
+
+    return call
+
+
+def test_many_workloads_come_at_once_and_a_bad_one_keeps_no_other_out(api, bring, bring_many):
+    alone = bring().json()
+    other_target = {**TARGET, "num-cores": 4}
+    reorder = [[["GetSBlock", [], ["C", "main"], ["b0"]]], []]
+    answer = bring_many(
+        workload(),
+        workload(module={"nodes": []}),
+        workload("softmax"),
+        workload(target={"kind": "hexagon"}),
+        workload("softmax", records=[{"trace": reorder, "run_secs": [1e-4]}]),
+        workload("softmax", target=other_target),
+        workload(records=[{"trace": reorder, "run_secs": [1e-4]}]),
+    )
+    assert answer.status_code == 200, answer.text
+    found = answer.json()["workloads"]
+    assert [each["taken"] is None for each in found] == [False, True, False, True, False, False, False]
+    assert [found[at]["refused"]["code"] for at in (1, 3)] == ["not_an_ir_module", "unknown_target"]
+    taken = [each["taken"] for each in found if each["taken"]]
+    assert [(len(each["quarantined"]), each["known"]) for each in taken] == [
+        (0, 1),
+        (1, 0),
+        (0, 0),
+        (1, 0),
+        (1, 0),
+    ]
+    assert taken[0]["workload"] == taken[4]["workload"] == alone["workload"]
+    assert taken[1]["workload"] == taken[2]["workload"] == taken[3]["workload"]
+    # What one block of softmax is called is no block of the other's: refused by itself.
+    assert [each["code"] for each in taken[2]["refused"]] == ["bad_trace"]
+    shown = api("GET", f"/v1/records/{taken[3]['quarantined'][0]}").json()
+    assert shown["target"] == other_target
+    problem(bring_many(), 422)
+
+
+def test_equal_functions_that_are_spelled_differently_are_one_workload(api, bring_many):
+    """Their blocks have other names, so the traces of each are tried on what is stored."""
+    text = json.dumps(modules.graph("matmul_relu"))
+    spelled = json.loads(text.replace('"C"', '"D"'))
+    reads_c = [[["GetSBlock", [], ["C", "main"], ["b0"]]], []]
+    found = bring_many(
+        workload(records=[{"trace": reads_c, "run_secs": [1e-4]}]),
+        workload(module=spelled, records=[{"trace": [[], []], "run_secs": [1e-4]}]),
+    ).json()["workloads"]
+    one, other = (each["taken"] for each in found)
+    assert one["workload"] == other["workload"]
+    assert [len(each["quarantined"]) for each in (one, other)] == [1, 1]
+    views = [api("GET", f"/v1/records/{each['quarantined'][0]}").json() for each in (one, other)]
+    assert views[0]["module"] == views[1]["module"]
+
+
+def test_a_child_that_dies_costs_one_workload(api, bring_many, monkeypatch):
+    monkeypatch.setattr(intake, "ENTRY", "tests.api.poison:over_softmax")
+    found = bring_many(workload(), workload("softmax"), workload("matmul_int64_index")).json()["workloads"]
+    assert [each["taken"] is None for each in found] == [False, True, False]
+    assert found[1]["refused"]["code"] == "module_crashes_loader"
+
+
+def test_a_child_reads_a_bounded_number_of_records(bring_many, monkeypatch):
+    opened = []
+    spawned = intake.Intake.open
+    monkeypatch.setattr(intake.Intake, "open", lambda self: (opened.append(1), spawned(self))[1])
+    monkeypatch.setattr(import_reading, "_RECORDS_OF_A_CHILD", 3)
+    assert bring_many(workload(), workload("softmax"), workload("matmul_int64_index")).is_success
+    assert len(opened) > 1
 
 
 def test_imports_are_measured_again_by_a_job_of_whoever_asks(api, bring):

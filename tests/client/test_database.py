@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,31 @@ def test_a_service_that_is_down_costs_one_wait_and_a_compile_still_works() -> No
     assert time.monotonic() - started < 1.2
     assert db.stats().errors == 4
     assert runs_right(MMRelu, "mm_relu")
+
+
+def test_all_that_is_waited_for_a_service_that_stays_away_is_one_deadline(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long a build takes, and until the service answers in time."""
+    monkeypatch.setattr(sys.modules["tilefarm.connect"], "COOLING_SECS", 0.01)
+    asked: list[httpx.Request] = []
+
+    def hanging(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        if len(asked) <= 4:
+            time.sleep(0.5)
+        return service(request)
+
+    db = database(hanging, timeout_secs=0.2, on_miss="silent")
+    for _ in range(4):
+        assert compiled(db) is None
+        time.sleep(0.02)
+    assert len(asked) == 4
+    assert 0.2 <= db.stats().total_secs < 0.4
+    compiled(db)  # it is back, and this one still does not wait for it
+    time.sleep(0.1)
+    assert is_tuned(compiled(db).mod)
+    assert db.stats().total_secs < 0.5
 
 
 def test_nobody_listening_is_no_record(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from tests.client.test_cli import run
 from tests.client.test_database import SHASH
 from tilefarm import module, stockreading
 from tilefarm import target as targets
+from tilefarm.cli import importing
 from tilefarm.stockfiles import PROVENANCE, RECORDS, WORKLOADS
 
 CANONICAL = module.workload_of(MMRelu).module
@@ -41,11 +42,20 @@ def stock_dir(tmp_path: Path) -> Path:
 @pytest.fixture
 def farm(service: FakeService) -> FakeService:
     def quarantine(request: httpx.Request) -> httpx.Response:
-        ids = list(range(len(json.loads(request.content)["records"])))
-        return httpx.Response(200, json={"quarantined": ids, "known": 0, "refused": []})
+        workloads = json.loads(request.content)["workloads"]
+        return taken(*(list(range(len(workload["records"]))) for workload in workloads))
 
-    service.routes["POST /v1/records:import"] = quarantine
+    service.routes["POST /v1/records:import-many"] = quarantine
     return service
+
+
+def taken(*quarantined: list[int], refused: list[dict[str, Any]] | None = None) -> httpx.Response:
+    answers = [{"quarantined": ids, "known": 0, "refused": refused or []} for ids in quarantined]
+    return httpx.Response(200, json={"workloads": [{"taken": each, "refused": None} for each in answers]})
+
+
+def sent(farm: FakeService) -> list[dict[str, Any]]:
+    return [workload for body in farm.bodies() for workload in body["workloads"]]
 
 
 def counts(capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
@@ -58,10 +68,11 @@ def test_what_stock_wrote_travels_as_it_is(
 ) -> None:
     assert run(farm, "import", str(stock_dir), "-o", "json") == 0
     (body,) = farm.bodies()
-    assert (body["target"], body["tvm_version"], body["source"]) == (TARGET, tvm.__version__, "work")
-    assert module.workload_of(module.from_json(body["module"])).shash == SHASH
-    assert [sent["run_secs"] for sent in body["records"]] == [[2e-5], [1e-5]]
-    assert body["records"][0]["trace"] == record()["trace"]
+    (workload,) = body["workloads"]
+    assert (workload["target"], body["tvm_version"], body["source"]) == (TARGET, tvm.__version__, "work")
+    assert module.workload_of(module.from_json(workload["module"])).shash == SHASH
+    assert [each["run_secs"] for each in workload["records"]] == [[2e-5], [1e-5]]
+    assert workload["records"][0]["trace"] == record()["trace"]
     assert counts(capsys) == {"quarantined": 2}
 
 
@@ -100,7 +111,7 @@ def test_lines_that_cannot_be_used_are_counted(
         "unusable_workloads": 1,
         "unusable_traces": 1,
     }
-    assert farm.bodies()[0]["target"] == TARGET
+    assert sent(farm)[0]["target"] == TARGET
 
 
 def test_records_are_sent_in_bounded_batches(
@@ -110,22 +121,49 @@ def test_records_are_sent_in_bounded_batches(
     path.write_text(path.read_text().splitlines()[0] + "\n")
     path.write_text(path.read_text() * (stockreading._BATCH * 2 + 3))
     assert run(farm, "import", str(stock_dir), "-o", "json") == 0
-    assert [len(body["records"]) for body in farm.bodies()] == [64, 64, 3]
+    assert [len(workload["records"]) for workload in sent(farm)] == [64, 64, 3]
+    assert len(farm.bodies()) == 1
     assert counts(capsys) == {"quarantined": 131}
+
+
+def test_a_request_is_bounded_too(
+    farm: FakeService,
+    stock_dir: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = stock_dir / RECORDS
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    path.write_text(path.read_text() * (stockreading._BATCH * 5 + 1))
+
+    def requests() -> list[int]:
+        farm.requests.clear()
+        assert run(farm, "import", str(stock_dir), "-o", "json") == 0
+        assert counts(capsys) == {"quarantined": 321}
+        return [sum(len(each["records"]) for each in body["workloads"]) for body in farm.bodies()]
+
+    assert requests() == [256, 65]
+    monkeypatch.setattr(importing, "_MAX_CHARS", 1)
+    assert requests() == [64, 64, 64, 64, 64, 1]
 
 
 def test_what_the_service_refuses_is_told(
     farm: FakeService, stock_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    route = "POST /v1/records:import-many"
     refused = [{"index": 0, "code": "bad_trace", "detail": "it does not apply"}]
-    farm.routes["POST /v1/records:import"] = lambda _: httpx.Response(
-        200, json={"quarantined": [5], "known": 0, "refused": refused}
-    )
+    farm.routes[route] = lambda _: taken([5], refused=refused)
     assert run(farm, "import", str(stock_dir)) == 1
     assert "it does not apply" in capsys.readouterr().err
-    farm.routes["POST /v1/records:import"] = lambda _: problem(422, "another_tvm", "no")
-    assert run(farm, "import", str(stock_dir)) == 1
-    farm.routes["POST /v1/records:import"] = lambda _: problem(403, "missing_scope", "no")
+    whole = {"taken": None, "refused": {"code": "another_tvm", "detail": "this service runs another"}}
+    farm.routes[route] = lambda _: httpx.Response(200, json={"workloads": [whole]})
+    assert run(farm, "import", str(stock_dir), "-o", "json") == 1
+    told = capsys.readouterr()
+    assert "this service runs another" in told.err
+    assert json.loads(told.out)["refused"] == 2
+    farm.routes[route] = lambda _: httpx.Response(200, json={"workloads": []})
+    assert run(farm, "import", str(stock_dir)) != 0
+    farm.routes[route] = lambda _: problem(403, "missing_scope", "no")
     assert run(farm, "import", str(stock_dir)) == 4
     assert run(farm, "import", str(tmp_path / "nothing")) == 2
 
@@ -137,15 +175,15 @@ def test_what_was_imported_is_exported_as_stock_had_it(
     brought: list[dict[str, Any]] = []
 
     def quarantine(request: httpx.Request) -> httpx.Response:
-        body = json.loads(request.content)
-        brought.extend({"module": body["module"], **each} for each in body["records"])
-        return httpx.Response(200, json={"quarantined": [1], "known": 0, "refused": []})
+        (workload,) = json.loads(request.content)["workloads"]
+        brought.extend({"module": workload["module"], **each} for each in workload["records"])
+        return taken([1])
 
     def view(number: int) -> dict[str, Any]:
         version = {"id": number, "workload": SHASH, "tvm_version": tvm.__version__}
         return {**brought[number], **version, "policy": {"imported_by": "me"}}
 
-    farm.routes["POST /v1/records:import"] = quarantine
+    farm.routes["POST /v1/records:import-many"] = quarantine
     assert run(farm, "import", str(stock_dir)) == 0
     farm.routes["GET /v1/records"] = lambda _: httpx.Response(
         200, json={"records": [view(number) for number in range(len(brought))], "next_page_token": None}

@@ -32,6 +32,8 @@ class Record:
     signature: str | None = None
     #: Its module was found safe to load: now, or before it was kept where only this user writes.
     is_checked: bool = field(default=False, compare=False)
+    #: Of module and trace: what it does to a function depends on nothing else. Empty where nobody asks.
+    content_sha256: str = field(default="", compare=False)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -115,11 +117,11 @@ def parse(
     return answers
 
 
-def parse_record(found: Any, tvm_version: str) -> Record:
-    """BadAnswerError where `found` is no record of this TVM version."""
+def parse_record(found: Any, tvm_version: str, *, module: str | None = None) -> Record:
+    """BadAnswerError where `found` is no record of this TVM version. `module` is its text, kept apart."""
     if not isinstance(found, dict):
         raise BadAnswerError("a record is no object")
-    module, run_secs = found.get("module"), found.get("run_secs")
+    module, run_secs = module or found.get("module"), found.get("run_secs")
     if not isinstance(module, str) or not isinstance(run_secs, list) or "trace" not in found:
         raise BadAnswerError("a record lacks its module, trace or run_secs")
     if found.get("tvm_version") != tvm_version:
@@ -134,7 +136,17 @@ def parse_record(found: Any, tvm_version: str) -> Record:
         tvm_version=tvm_version,
         etag=str(found.get("etag") or ""),
         signature=str(found["signature"]) if found.get("signature") else None,
+        content_sha256=_content_sha256(module, found["trace"]),
     )
+
+
+def _content_sha256(module: str, trace: Any) -> str:
+    """Empty where the trace is none that could be applied."""
+    try:
+        text = json.dumps(trace, sort_keys=True, separators=(",", ":"))
+    except (RecursionError, ValueError):
+        return ""
+    return hashlib.sha256(f"{module}\n{text}".encode()).hexdigest()
 
 
 def digest(value: Any) -> str:

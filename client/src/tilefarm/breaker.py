@@ -1,4 +1,8 @@
-"""After the service failed to answer, nobody waits for it again for a while. It asks nothing itself."""
+"""After the service failed to answer, nobody waits for it again for a while. It asks nothing itself.
+
+And however long it stays away, all that is waited for it in vain is one deadline: what is left of it is what
+the next question may wait. With nothing left it is still asked, and once it answers in time it is waited for.
+"""
 
 import threading
 import time
@@ -13,16 +17,26 @@ class CircuitBreaker:
         self._now = now
         self._lock = threading.Lock()
         self._open_until = float("-inf")
+        #: In vain, since the service answered last.
+        self._waited_secs = 0.0
 
     def remaining_secs(self) -> float:
         """0 where a question may be asked."""
         with self._lock:
             return max(0.0, self._open_until - self._now())
 
-    def failed(self) -> None:
+    def patience_secs(self, timeout_secs: float) -> float:
+        """What is left of a deadline."""
+        with self._lock:
+            return max(0.0, timeout_secs - self._waited_secs)
+
+    def failed(self, *, waited_secs: float) -> None:
         with self._lock:
             self._open_until = self._now() + self._cooling_secs
+            self._waited_secs += waited_secs
 
     def succeeded(self) -> None:
+        """It answered within a deadline, though whoever asked may have gone on without."""
         with self._lock:
             self._open_until = float("-inf")
+            self._waited_secs = 0.0

@@ -23,7 +23,7 @@ from tilefarm import target as targets
 from tilefarm.answers import Missing, Record, parse_record
 from tilefarm.errors import BadAnswerError, TargetError
 from tilefarm.kept_misses import KeptMisses
-from tilefarm.whole import write_whole
+from tilefarm.whole import is_own, write_whole
 
 DEFAULT_MAX_BYTES = 256 << 20
 #: No single answer is larger, inflated: what a file says is not believed.
@@ -31,7 +31,6 @@ _MAX_ANSWER_BYTES = 64 << 20
 #: Files are spread over so many directories; each may fill its share of the whole.
 _SHARDS = 64
 _DIGEST_BYTES = 32
-_WRITABLE_BY_OTHERS = 0o022
 #: By so much clocks of hosts that share a directory may differ.
 _CLOCK_SECS = 60.0
 #: A temporary file that is older was left by a process that died.
@@ -57,7 +56,7 @@ class DiskCache:
     def of_service(cls, cache_dir: Path, url: str, *, max_bytes: int = DEFAULT_MAX_BYTES) -> "DiskCache":
         """The answers of one service, apart from those of others."""
         service = hashlib.sha256(url.encode()).hexdigest()[:16]
-        return cls(cache_dir / "answers-1" / service, max_bytes=max_bytes)
+        return cls(cache_dir / "answers-2" / service, max_bytes=max_bytes)
 
     def read(self, question: str, tvm_version: str) -> Kept | None:
         """None where there is no whole, sensible answer of this TVM version."""
@@ -65,14 +64,15 @@ class DiskCache:
         if found is None:
             missed = self._misses.get(question)
             return None if missed is None else _kept(*missed)
-        body, stat = found
+        body, text, stat = found
         if not isinstance(body, dict) or body.get("question") != question:
             return None
         try:
-            record = parse_record(body.get("record"), tvm_version)
+            record = parse_record(body.get("record"), tvm_version, module=text)
         except BadAnswerError:
             return None
-        return _kept(replace(record, is_checked=_is_own(stat)), time.time() - stat.st_mtime)
+        # What only this user can have written was checked before it was.
+        return _kept(replace(record, is_checked=is_own(stat)), time.time() - stat.st_mtime)
 
     def write(self, found: Mapping[str, Record | Missing]) -> None:
         """Answers by question; of a record only one whose module is safe to load."""
@@ -80,7 +80,9 @@ class DiskCache:
         for question, answer in found.items():
             if isinstance(answer, Record):
                 if answer.is_checked or graph.is_safe(answer.module):
-                    self._store(self._path(question), {"question": question, "record": answer.as_json()})
+                    said = answer.as_json()
+                    text = said.pop("module")
+                    self._store(self._path(question), {"question": question, "record": said}, text)
             else:
                 with contextlib.suppress(OSError):
                     self._path(question).unlink(missing_ok=True)
@@ -116,8 +118,8 @@ class DiskCache:
     def _profile_path(self, name: str) -> Path:
         return self._directory / "targets" / name
 
-    def _store(self, path: Path, body: dict[str, Any]) -> None:
-        content = _content(body)
+    def _store(self, path: Path, body: dict[str, Any], module: str = "") -> None:
+        content = _content(body, module)
         if len(content) > self._shard_bytes:
             return
         try:
@@ -132,12 +134,6 @@ def _shard(question: str) -> str:
     return f"{int(question[:8], 16) % _SHARDS:02x}"
 
 
-def _is_own(stat: os.stat_result) -> bool:
-    """Whether nobody but this user can have written a file: then what it holds was checked before."""
-    owner = os.geteuid() if hasattr(os, "geteuid") else None
-    return stat.st_uid == owner and not stat.st_mode & _WRITABLE_BY_OTHERS
-
-
 def _kept(answer: Record | Missing, age_secs: float) -> Kept | None:
     """None where it comes from the future: this host's clock was wrong, or is."""
     return None if age_secs < -_CLOCK_SECS else Kept(answer=answer, age_secs=max(age_secs, 0.0))
@@ -146,20 +142,22 @@ def _kept(answer: Record | Missing, age_secs: float) -> Kept | None:
 def usage(cache_dir: Path) -> tuple[int, int]:
     """How many answers of all services are kept, and their bytes."""
     count, size_bytes = 0, 0
-    for path in (cache_dir / "answers-1").glob("*/[0-9a-f][0-9a-f]/*"):
+    for path in (cache_dir / "answers-2").glob("*/[0-9a-f][0-9a-f]/*"):
         with contextlib.suppress(OSError):
             size_bytes += path.stat().st_size
             count += 1
     return count, size_bytes
 
 
-def _content(body: dict[str, Any]) -> bytes:
-    content = zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
+def _content(body: dict[str, Any], module: str) -> bytes:
+    """A line of JSON, and a module's text as it is: it would be most of what there is to parse."""
+    lines = f"{json.dumps(body, separators=(',', ':'))}\n{module}"
+    content = zlib.compress(lines.encode(), 1)
     return hashlib.sha256(content).digest() + content
 
 
-def _read(path: str | Path) -> tuple[Any, os.stat_result] | None:
-    """What a file holds; None where it is not there, torn, or no such file."""
+def _read(path: str | Path) -> tuple[Any, str, os.stat_result] | None:
+    """What a file holds, and the module's text; None where it is not there, torn, or no such file."""
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a compile waits: no Path is made
             stat = os.fstat(file.fileno())
@@ -167,8 +165,8 @@ def _read(path: str | Path) -> tuple[Any, os.stat_result] | None:
         if hashlib.sha256(content[_DIGEST_BYTES:]).digest() != content[:_DIGEST_BYTES]:
             return None
         inflater = zlib.decompressobj()
-        text = inflater.decompress(content[_DIGEST_BYTES:], _MAX_ANSWER_BYTES)
-        return (json.loads(text), stat) if inflater.eof else None
+        body, _, module = inflater.decompress(content[_DIGEST_BYTES:], _MAX_ANSWER_BYTES).partition(b"\n")
+        return (json.loads(body), module.decode(), stat) if inflater.eof else None
     except (OSError, zlib.error, ValueError, RecursionError):
         return None
 

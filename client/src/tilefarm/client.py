@@ -210,6 +210,19 @@ class Client:
         }
         return self.http.ask("/v1/records:import", body)
 
+    def import_many(
+        self, workloads: Sequence[Mapping[str, Any]], *, tvm_version: str, source: str
+    ) -> list[dict[str, Any]]:
+        """Of each workload ({"target", "module", "records"}) what `import_records` answers, under "taken".
+
+        Or, under "refused", its {"code", "detail"}. Sending the same again is safe.
+        """
+        body = {"tvm_version": tvm_version, "source": source, "workloads": list(workloads)}
+        found = self.http.ask("/v1/records:import-many", body).get("workloads")
+        if not isinstance(found, list) or len(found) != len(workloads):
+            raise BadAnswerError("an import is not answered workload by workload")
+        return found
+
     def verify_imports(
         self,
         target: Mapping[str, Any] | str,

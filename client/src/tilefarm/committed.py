@@ -39,7 +39,7 @@ class Committed:
         found = _anchored(record, mod, target)
         if question == "query_tuning_record":
             return found.tuning_record(target)
-        return found.schedule if question == "query_schedule" else found.schedule.mod
+        return found.schedule() if question == "query_schedule" else found.schedule().mod
 
 
 def _anchored(record: Any, mod: Any, target: Any) -> applied.Applied:

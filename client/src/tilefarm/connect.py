@@ -18,6 +18,7 @@ from tilefarm.lookups import Lookups
 from tilefarm.miss import OnMiss
 from tilefarm.misses import Misses
 from tilefarm.near import NearHits, NearRule
+from tilefarm.proven import Proven
 from tilefarm.settings import Settings
 from tilefarm.signatures import PublicKeys, Verifier
 from tilefarm.submitting import Submitter
@@ -87,6 +88,7 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
         answering,
         lock=locked,
         cache=cache,
+        proven=Proven(settings.cache_dir / "applied-1"),
         counters=summary.counters(service_url, settings.cache_dir, aloud=on_miss in ("warn", "submit")),
         contributor=Contributor(client) if client is not None and mode == "read-write" else None,
         misses=Misses(

@@ -26,6 +26,7 @@ from tilefarm.contributing import Contributor
 from tilefarm.errors import ModuleError, OfflineError, ProblemError, ServiceError, SignatureError, TargetError
 from tilefarm.misses import Misses
 from tilefarm.near import ANCHOR_BLOCK, NearHit, NearHits
+from tilefarm.proven import Proven
 from tilefarm.signatures import Verifier
 from tilefarm.stats import Counters, Stats
 from tilefarm.workloads import RecentWorkloads
@@ -53,6 +54,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         *,
         lock: lockfile.Lock | None,
         cache: DiskCache,
+        proven: Proven,
         counters: Counters,
         misses: Misses,
         contributor: Contributor | None,
@@ -66,6 +68,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         self._answering = answering
         self._lock = lock
         self._cache = cache
+        self._proven = proven
         self._contributor = contributor
         self._own = None if contributor is None else Committed(module_equality)
         self._committed = None if self._own is None else self._own.database
@@ -87,13 +90,13 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         found = self._guarded(lambda: self._find(mod, target, workload_name))
         if found is None:
             return self._of_committed("query_schedule", mod, target, workload_name)
-        return found.schedule
+        return self._guarded(found.schedule)
 
     def query_ir_module(self, mod: Any, target: Any, workload_name: str | None = None) -> Any:
         found = self._guarded(lambda: self._find(mod, target, workload_name))
         if found is None:
             return self._of_committed("query_ir_module", mod, target, workload_name)
-        return found.schedule.mod
+        return self._guarded(lambda: found.schedule().mod)
 
     def has_workload(self, mod: Any) -> bool:
         """Of what was committed here: what the service has depends on a target, which this does not name."""
@@ -190,7 +193,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
             self._counters.add(**{"misses" if isinstance(answer, Missing) else "errors": 1})
             self._misses.told(asked.workload, asked.target, answer, name)
             return None
-        found = applied.apply(answer, asked.workload)
+        found = applied.apply(answer, asked.workload, self._proven)
         self._counters.add(hits=1)
         return found
 
@@ -215,7 +218,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
     def _near_applied(self, found: NearHit, asked: _Asked) -> applied.Applied | None:
         """None where another function's schedule cannot be had for the asked one: a miss, and no error."""
         if found.rule != ANCHOR_BLOCK:
-            return applied.apply(found.record, asked.workload)
+            return applied.apply(found.record, asked.workload, self._proven)
         try:
             return applied.apply_anchored(found.record, asked.workload, Target(asked.target))
         except Exception as error:  # noqa: BLE001 - TVM raises anything where a trace does not fit a function

@@ -21,6 +21,7 @@ _PLAIN = frozenset({"None", "bool", "int", "float", "ffi.String"})
 _REFERENCES = frozenset({"ffi.Array", "ffi.Map", "ffi.List", "ffi.Dict"})
 _PREFIXES = ("prim.", "tirx.", "s_tir.", "ir.", "relax.")
 _REFUSED = frozenset({"ir.EnvFunc"})
+_SPANS = frozenset({"ir.Span", "ir.SequentialSpan", "ir.SourceName"})
 #: Node types that hold one string.
 _NAMED = frozenset({"ir.Op", "ir.SourceName"})
 _NO_FIELDS = _REFERENCES | _NAMED
@@ -64,11 +65,16 @@ def is_safe(text: str) -> bool:
     return True
 
 
+def has_spans(text: str) -> bool:
+    """False only where there are none: the words may stand in a name too."""
+    return any(f'"{kind}"' in text for kind in _SPANS)
+
+
 def without_spans(text: str) -> str:
     """The same graph without source locations: they hold the paths of somebody's files."""
     graph = json.loads(text)
     for node in graph["nodes"]:
-        if node["type"] in ("ir.Span", "ir.SequentialSpan", "ir.SourceName"):
+        if node["type"] in _SPANS:
             node.clear()
             node["type"] = "None"
     return json.dumps(graph, separators=(",", ":"))

@@ -150,19 +150,29 @@ class Lookups:
         cooling_secs = self._breaker.remaining_secs()
         if cooling_secs > 0:
             return batch.usable(f"the service failed a moment ago; it is asked again in {cooling_secs:.0f} s")
+        patience_secs = self._breaker.patience_secs(self._timeout_secs)
+        began = self._now()
         try:
-            body = call_within(lambda: _request(service, batch), timeout_secs=max(timeout_secs, 0.0))
-            answers = (
-                {shash: kept.answer for shash, kept in batch.kept.items()}
-                if body is None
-                else _checked(parse(body, batch.target, batch.tvm_version, batch.shashes))
+            answers, confirmed = call_within(
+                lambda: self._answered(service, batch),
+                timeout_secs=max(min(timeout_secs, patience_secs), 0.0),
             )
         except ServiceError as error:
-            self._breaker.failed()
+            self._breaker.failed(waited_secs=self._now() - began)
             return batch.usable(str(error))
-        self._breaker.succeeded()
-        self._keep(batch, answers, confirmed=body is None)
+        self._keep(batch, answers, confirmed=confirmed)
         return dict(answers)
+
+    def _answered(self, service: Asking, batch: _Batch) -> tuple[Mapping[str, Answer], bool]:
+        """What the service answers, and whether it only confirmed what was kept."""
+        began = self._now()
+        body = _request(service, batch)
+        answers: Mapping[str, Answer] = {shash: kept.answer for shash, kept in batch.kept.items()}
+        if body is not None:
+            answers = _checked(parse(body, batch.target, batch.tvm_version, batch.shashes))
+        if self._now() - began <= self._timeout_secs:
+            self._breaker.succeeded()
+        return answers, body is None
 
     def _keep(self, batch: _Batch, answers: Mapping[str, Answer], *, confirmed: bool) -> None:
         found = {

@@ -83,7 +83,13 @@ def restored(func: Any, asked: Any) -> Any:
     """A PrimFunc of the parameters and body of `func`, with exactly the attributes of the asked one."""
     import tvm
 
-    return tvm.tirx.PrimFunc(func.params, func.body, func.ret_type, asked.attrs)
+    if not func.attrs or not asked.attrs:
+        return tvm.tirx.PrimFunc(func.params, func.body, func.ret_type, asked.attrs)
+    found = func.with_attrs(asked.attrs)
+    for name in func.attrs.keys():  # noqa: SIM118 - TVM's own mapping
+        if name not in asked.attrs:
+            found = found.without_attr(name)
+    return found
 
 
 def structural_hash(mod: Any) -> str:
@@ -102,7 +108,10 @@ def to_json(mod: Any) -> str:
     """Node JSON without source locations."""
     import tvm
 
-    return str(tvm.ir.save_json(_loaded(graph.without_spans(to_raw_json(mod)))))
+    text = to_raw_json(mod)
+    if not graph.has_spans(text):
+        return text
+    return str(tvm.ir.save_json(_loaded(graph.without_spans(text))))
 
 
 def to_raw_json(mod: Any) -> str:

@@ -6,6 +6,7 @@ function has the same anchor block is for tilefarm.anchor to see. A near answer 
 counted apart.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
@@ -77,11 +78,13 @@ class NearHits:
         key = targets.key(target)
         new = {shash: mod for shash, mod in workloads.items() if (key, tvm_version, shash) not in self._known}
         if new and not self._breaker.remaining_secs():
+            began = time.monotonic()
             try:
                 found = self._fetch(target, tvm_version, new)
             except ServiceError:
-                self._breaker.failed()
+                self._breaker.failed(waited_secs=time.monotonic() - began)
             else:
+                self._breaker.succeeded()
                 self._known |= {(key, tvm_version, shash): found.get(shash) for shash in new}
         return {shash: self._known.get((key, tvm_version, shash)) for shash in workloads}
 
@@ -96,7 +99,7 @@ class NearHits:
             lambda: self._service.lookup_near(
                 target, tvm_version=tvm_version, workloads=shashes, rules=self._rules, anchors=anchors
             ),
-            timeout_secs=self._timeout_secs,
+            timeout_secs=self._breaker.patience_secs(self._timeout_secs),
         )
         near = body.get("near")
         if not isinstance(near, dict):

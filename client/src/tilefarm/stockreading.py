@@ -23,8 +23,8 @@ from tilefarm.trace_check import check_trace
 
 #: Records of one request.
 _BATCH = 64
-#: Of their lines; the service takes 4 MiB.
-_BATCH_BYTES = 1 << 20
+#: Of their lines and the module; the service takes 4 MiB.
+_BATCH_CHARS = 1 << 20
 #: Records that wait for others of their workload.
 _MAX_WAITING = 2_000
 #: Stock writes a failure as 1e10 seconds.
@@ -47,7 +47,7 @@ class Skipped:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Batch:
     """Records of one workload on one target."""
 
@@ -58,6 +58,8 @@ class Batch:
     target: dict[str, Any]
     #: Traces and run_secs.
     records: list[tuple[Any, list[float]]] = field(default_factory=list)
+    #: Of the module and of the records' lines.
+    chars: int = 0
 
 
 def read(directory: Path, skipped: Skipped) -> Iterator[Batch]:
@@ -99,7 +101,6 @@ class _Workloads:
 
 def _batches(workloads: _Workloads, records: BinaryIO, skipped: Skipped) -> Iterator[Batch]:
     waiting: dict[tuple[int, str], Batch] = {}
-    sizes: dict[tuple[int, str], int] = {}
     count = 0
     for line in records:
         found = _record(line, skipped)
@@ -113,8 +114,7 @@ def _batches(workloads: _Workloads, records: BinaryIO, skipped: Skipped) -> Iter
                 skipped.unusable_workloads += 1
                 continue
             text = module.to_json(workload.module)
-            sizes[key] = 0
-            waiting[key] = Batch(shash=workload.shash, module=text, target=target)
+            waiting[key] = Batch(shash=workload.shash, module=text, target=target, chars=len(text))
         try:
             check_trace(trace)
         except TraceError:
@@ -122,8 +122,8 @@ def _batches(workloads: _Workloads, records: BinaryIO, skipped: Skipped) -> Iter
             continue
         waiting[key].records.append((renamed(trace, "main"), run_secs))
         count += 1
-        sizes[key] += len(line)
-        if len(waiting[key].records) == _BATCH or sizes[key] >= _BATCH_BYTES:
+        waiting[key].chars += len(line)
+        if len(waiting[key].records) == _BATCH or waiting[key].chars >= _BATCH_CHARS:
             count -= len(waiting[key].records)
             yield waiting.pop(key)
         if count >= _MAX_WAITING or len(waiting) >= _MAX_WAITING:

@@ -13,17 +13,18 @@ from services.api.auth import RecordsImporter, RecordsReader
 from services.api.deps import EngineDep, IntakeDep
 from services.api.errors import NotFoundError
 from services.api.ids import RowId
-from services.api.importing import import_records
+from services.api.importing import import_many, import_records
 from services.api.paging import PageSize, PageToken, id_place, id_token
 from services.api.record_views import record_view
-from services.api.schemas_records import (
+from services.api.schemas_imports import (
     ImportAnswer,
+    ImportMany,
+    ImportManyAnswer,
     ImportRecords,
-    RecordDetail,
-    RecordPage,
     VerifyAnswer,
     VerifyImports,
 )
+from services.api.schemas_records import RecordDetail, RecordPage
 from services.api.verifying import verify_imports
 
 router = APIRouter(prefix="/v1/records", tags=["records"])
@@ -77,6 +78,14 @@ def import_for_quarantine(
 ) -> ImportAnswer:
     """Records that others measured, of one workload. They are `quarantined`: no lookup returns them."""
     return import_records(body, token.name, engine=engine, intake=intake)
+
+
+@router.post(":import-many")
+def import_many_for_quarantine(
+    body: ImportMany, token: RecordsImporter, engine: EngineDep, intake: IntakeDep
+) -> ImportManyAnswer:
+    """The same of many workloads at once, in one transaction; what is refused does not keep others out."""
+    return import_many(body, token.name, engine=engine, intake=intake)
 
 
 @router.post(":verify", status_code=201)

@@ -1,6 +1,8 @@
 """`tilefarm import`: what stock MetaSchedule measured goes to the service, where it stands in quarantine."""
 
 import argparse
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,11 @@ from tilefarm import module, stockreading
 from tilefarm.cli import output
 from tilefarm.cli.exits import Exit
 from tilefarm.client import Client
-from tilefarm.errors import ProblemError
 from tilefarm.stockreading import Batch, Skipped
+
+#: Of one request: the service replays each record, and takes 4 MiB and 256 workloads.
+_MAX_RECORDS = 256
+_MAX_CHARS = 2 << 20
 
 
 def add(commands: Any, shared: argparse.ArgumentParser) -> None:
@@ -28,9 +33,16 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     skipped = Skipped()
     done = {"quarantined": 0, "known": 0, "refused": 0}
-    with arguments.connect() as client:
-        for batch in stockreading.read(arguments.directory, skipped):
-            _send(client, batch, done, source=str(arguments.directory.resolve().name))
+    source = str(arguments.directory.resolve().name)
+    with arguments.connect() as client, ThreadPoolExecutor(max_workers=1) as sender:
+        # The next request is read while the service works on the last: no more than two are held.
+        sent: Future[None] | None = None
+        for batches in _requests(stockreading.read(arguments.directory, skipped)):
+            if sent is not None:
+                sent.result()
+            sent = sender.submit(_send, client, batches, done, source)
+        if sent is not None:
+            sent.result()
     counts = {**done, **skipped.counts()}
     if arguments.output == "json":
         output.print_json(counts)
@@ -39,24 +51,40 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Exit.FAILED if done["refused"] else Exit.OK
 
 
-def _send(client: Client, batch: Batch, done: dict[str, int], *, source: str) -> None:
-    try:
-        answer = client.import_records(
-            batch.module,
-            batch.target,
-            tvm_version=module.tvm_version(),
-            records=[{"trace": trace, "run_secs": run_secs} for trace, run_secs in batch.records],
-            source=source,
-        )
-    except ProblemError as problem:
-        if problem.status != 422:
-            raise
-        output.say(f"workload {batch.shash}: {problem}")
-        done["refused"] += len(batch.records)
-        return
-    done["quarantined"] += len(answer.get("quarantined") or [])
-    done["known"] += int(answer.get("known") or 0)
-    refused = answer.get("refused") or []
-    done["refused"] += len(refused)
-    for one in refused:
-        output.say(f"workload {batch.shash}: record refused: {one.get('detail')}")
+def _requests(found: Iterator[Batch]) -> Iterator[list[Batch]]:
+    """Batches of several workloads together, as many as one request takes."""
+    waiting: list[Batch] = []
+    records, chars = 0, 0
+    for batch in found:
+        if waiting and (records + len(batch.records) > _MAX_RECORDS or chars + batch.chars > _MAX_CHARS):
+            yield waiting
+            waiting, records, chars = [], 0, 0
+        waiting.append(batch)
+        records += len(batch.records)
+        chars += batch.chars
+    if waiting:
+        yield waiting
+
+
+def _send(client: Client, batches: list[Batch], done: dict[str, int], source: str) -> None:
+    workloads = [
+        {
+            "target": batch.target,
+            "module": batch.module,
+            "records": [{"trace": trace, "run_secs": run_secs} for trace, run_secs in batch.records],
+        }
+        for batch in batches
+    ]
+    answers = client.import_many(workloads, tvm_version=module.tvm_version(), source=source)
+    for batch, answer in zip(batches, answers, strict=True):
+        taken, refusal = answer.get("taken"), answer.get("refused") or {}
+        if not isinstance(taken, dict):
+            output.say(f"workload {batch.shash} is refused: {refusal.get('detail')} ({refusal.get('code')})")
+            done["refused"] += len(batch.records)
+            continue
+        done["quarantined"] += len(taken.get("quarantined") or [])
+        done["known"] += int(taken.get("known") or 0)
+        refused = taken.get("refused") or []
+        done["refused"] += len(refused)
+        for one in refused:
+            output.say(f"workload {batch.shash}: record refused: {one.get('detail')}")

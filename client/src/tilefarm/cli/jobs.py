@@ -60,6 +60,30 @@ def follow(job: Job, *, output_format: str) -> Exit:
     return Exit.OK if job.state == "succeeded" else Exit.FAILED
 
 
+def made(job: Job, arguments: argparse.Namespace) -> Exit:
+    """Tells of a new job, with its tasks, or follows it to its end where `--watch` says so."""
+    for warning in job.warnings:
+        output.say(_warning(warning))
+    if arguments.watch:
+        return follow(job, output_format=arguments.output)
+    if arguments.output == "json":
+        output.print_json(job.view)
+        return Exit.OK
+    print(f"job {job.id}  {job.url}")
+    rows = [
+        (task.get("name"), task.get("workload"), "yes" if task.get("already_tuned") else "no")
+        for task in job.tasks
+    ]
+    output.print_table(("task", "workload", "tuned already"), rows)
+    print(f"follow it: tilefarm watch {job.id}")
+    return Exit.OK
+
+
+def _warning(warning: dict[str, Any]) -> str:
+    where = f"{warning['function']}: " if warning.get("function") else ""
+    return f"warning: {where}{warning.get('detail') or warning.get('code')}"
+
+
 def _list(arguments: argparse.Namespace) -> Exit:
     with arguments.connect() as client:
         if arguments.what == "jobs":
@@ -134,8 +158,7 @@ def _show(arguments: argparse.Namespace) -> Exit:
         return Exit.OK
     print(f"{job.id}  {job.view.get('name') or ''}  {describe(job.view)}")
     for warning in job.warnings:
-        where = f"{warning['function']}: " if warning.get("function") else ""
-        print(f"warning: {where}{warning.get('detail') or warning.get('code')}")
+        print(_warning(warning))
     output.print_table(
         ("task", "name", "state", "trials", "untuned", "best", "speed-up", "GFLOP/s", "failed", "note"),
         [_task_row(task) for task in job.tasks],
@@ -201,16 +224,7 @@ def _continue(arguments: argparse.Namespace) -> Exit:
         job = client.continue_job(
             arguments.job, max_trials=arguments.max_trials, idempotency_key=arguments.idempotency_key
         )
-        for warning in job.warnings:
-            output.say(f"warning: {warning.get('detail') or warning.get('code')}")
-        if arguments.watch:
-            return follow(job, output_format=arguments.output)
-    if arguments.output == "json":
-        output.print_json(job.view)
-    else:
-        print(f"job {job.id}  {job.url}")
-        print(f"follow it: tilefarm watch {job.id}")
-    return Exit.OK
+        return made(job, arguments)
 
 
 def _best(arguments: argparse.Namespace) -> Exit:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tilefarm import tune
-from tilefarm.cli import output, sources
+from tilefarm.cli import sources
 from tilefarm.cli.exits import Exit
-from tilefarm.cli.jobs import follow
+from tilefarm.cli.jobs import made
 from tilefarm.client import Client
 from tilefarm.extraction import PIPELINES
 from tilefarm.jobs import Job
@@ -69,19 +69,7 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     source = sources.read(arguments.file, functions=arguments.function)
     with arguments.connect() as client:
-        job = _submit(client, source, arguments)
-        for warning in job.warnings:
-            where = f"{warning['function']}: " if warning.get("function") else ""
-            output.say(f"warning: {where}{warning.get('detail') or warning.get('code')}")
-        if arguments.watch:
-            return follow(job, output_format=arguments.output)
-    if arguments.output == "json":
-        output.print_json(job.view)
-    else:
-        print(f"job {job.id}  {job.url}")
-        _print_tasks(job)
-        print(f"follow it: tilefarm watch {job.id}")
-    return Exit.OK
+        return made(_submit(client, source, arguments), arguments)
 
 
 def _option(text: str) -> tuple[str, Any]:
@@ -153,11 +141,3 @@ def _of_python(
     )
     sent = {name: value for name, value in fields.items() if value is not None}
     return {"name": arguments.name or arguments.file.stem, **sent}
-
-
-def _print_tasks(job: Job) -> None:
-    rows = [
-        (task.get("name"), task.get("workload"), "yes" if task.get("already_tuned") else "no")
-        for task in job.tasks
-    ]
-    output.print_table(("task", "workload", "tuned already"), rows)
