@@ -58,6 +58,56 @@ def _conv2d_nhwc(*shape: int) -> Build:
     return build
 
 
+def _of_tests(name: str, *shape: int) -> Build:
+    """A workload of TVM's tests in a shape of ours."""
+
+    def build() -> Sequence[Any]:
+        from tvm.s_tir.meta_schedule.testing import te_workload
+
+        return tuple(getattr(te_workload, name)(*shape))
+
+    return build
+
+
+def _scores(batch: int, rows: int, columns: int, depth: int) -> Build:
+    """Both operands lie along the depth, as queries and keys do."""
+
+    def build() -> Sequence[Any]:
+        from tvm import te
+
+        a = te.placeholder((batch, rows, depth), name="A")
+        b = te.placeholder((batch, columns, depth), name="B")
+        k = te.reduce_axis((0, depth), name="k")
+        shape = (batch, rows, columns)
+        return a, b, te.compute(shape, lambda n, i, j: te.sum(a[n, i, k] * b[n, j, k], axis=k), name="C")
+
+    return build
+
+
+def _dense(rows: int, columns: int, depth: int) -> Build:
+    def build() -> Sequence[Any]:
+        from tvm import te, topi
+
+        data = te.placeholder((rows, depth), name="data")
+        weight = te.placeholder((columns, depth), name="weight")
+        bias = te.placeholder((columns,), name="bias")
+        return data, weight, bias, topi.nn.dense(data, weight, bias)
+
+    return build
+
+
+def _layer_norm(rows: int, columns: int) -> Build:
+    def build() -> Sequence[Any]:
+        from tvm import te, topi
+
+        data = te.placeholder((rows, columns), name="data")
+        scale = te.placeholder((columns,), name="scale")
+        shift = te.placeholder((columns,), name="shift")
+        return data, scale, shift, topi.nn.layer_norm(data, scale, shift, [1])
+
+    return build
+
+
 UNSEEN: dict[str, Build] = {
     "NCHW-3x3": _conv2d_nchw(1, 96, 27, 27, 128, 3, 1, 1),
     "NCHW-stem": _conv2d_nchw(1, 3, 112, 112, 32, 7, 2, 3),
@@ -65,4 +115,10 @@ UNSEEN: dict[str, Build] = {
     "NHWC-G8": _conv2d_nhwc(2, 20, 20, 128, 256, 3, 1, 1, 1, 8),
     "BMM-bias": _matmul(6, 197, 197, 64),
     "GMM-prime": _matmul(1, 241, 509, 769),
+    "T2D": _of_tests("conv2d_transpose_nhwc", 1, 14, 14, 192, 96, 4, 2, 1),
+    "DEP-5x5": _of_tests("depthwise_conv2d_nhwc", 1, 28, 28, 240, 5, 1, 2),
+    "C3D": _of_tests("conv3d_ndhwc", 1, 8, 20, 20, 32, 48, 3, 1, 1),
+    "SCORES": _scores(8, 257, 257, 80),
+    "DENSE-197": _dense(197, 2304, 768),
+    "NORM": _layer_norm(1576, 1280),
 }

@@ -30,6 +30,10 @@ def _attention(query: Array, value: Array) -> Array:
     return np.matmul(query.transpose(0, 2, 1, 3), value.transpose(0, 2, 3, 1))
 
 
+def _scores(a: Array, b: Array) -> Array:
+    return np.matmul(a, b.transpose(0, 2, 1))
+
+
 def _product_bias_relu(a: Array, b: Array, bias: Array) -> Array:
     return np.maximum(np.matmul(a, b) + bias, np.float32(0))
 
@@ -45,6 +49,8 @@ PRODUCTS: dict[str, Callable[..., Array]] = {
     "SKINNY": _dense,
     "BMM-bias": _product_bias_relu,
     "GMM-prime": _product_bias_relu,
+    "SCORES": _scores,
+    "DENSE-197": _dense,
 }
 
 

@@ -50,6 +50,27 @@ def _conv2d_nchw_relu(stride: int, padding: int) -> Prepare:
     return prepare
 
 
+def _conv2d_transposed(stride: int, padding: int) -> Prepare:
+    """The filter's taps lie turned around in the module, which changes no time."""
+
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        convolve = torch.nn.functional.conv_transpose2d
+        pairs = _arranged(torch, data.permute(0, 3, 1, 2), weight.permute(2, 3, 0, 1))
+        return [partial(convolve, *pair, None, stride, padding) for pair in pairs]
+
+    return prepare
+
+
+def _conv3d(padding: int) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        formats = (torch.contiguous_format, torch.channels_last_3d)
+        image, filters = data.permute(0, 4, 1, 2, 3), weight.permute(4, 3, 0, 1, 2)
+        pairs = [[each.contiguous(memory_format=order) for each in (image, filters)] for order in formats]
+        return [partial(torch.nn.functional.conv3d, *pair, None, 1, padding) for pair in pairs]
+
+    return prepare
+
+
 def _conv1d(stride: int, padding: int) -> Prepare:
     """PyTorch knows channels first alone in one dimension."""
 
@@ -61,10 +82,13 @@ def _conv1d(stride: int, padding: int) -> Prepare:
     return prepare
 
 
-def _depthwise(torch: Any, data: Any, weight: Any) -> list[Call]:
-    convolve, channels = torch.nn.functional.conv2d, data.shape[3]
-    pairs = _arranged(torch, data.permute(0, 3, 1, 2), weight.permute(3, 0, 1, 2))
-    return [partial(convolve, *pair, None, 1, 1, 1, channels) for pair in pairs]
+def _depthwise(padding: int) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        convolve, channels = torch.nn.functional.conv2d, data.shape[3]
+        pairs = _arranged(torch, data.permute(0, 3, 1, 2), weight.permute(3, 0, 1, 2))
+        return [partial(convolve, *pair, None, 1, padding, 1, channels) for pair in pairs]
+
+    return prepare
 
 
 def _arranged(torch: Any, image: Any, filters: Any) -> list[tuple[Any, Any]]:
@@ -98,6 +122,14 @@ def _softmax(torch: Any, a: Any) -> list[Call]:
     return [lambda: torch.softmax(a, dim=1)]
 
 
+def _scores(torch: Any, a: Any, b: Any) -> list[Call]:
+    return [lambda: torch.matmul(a, b.transpose(1, 2))]
+
+
+def _layer_norm(torch: Any, data: Any, scale: Any, shift: Any) -> list[Call]:
+    return [lambda: torch.nn.functional.layer_norm(data, scale.shape, scale, shift)]
+
+
 #: By the names of bench.suite and bench.unseen. A capsule convolution has no function of its own.
 FUNCTIONS: dict[str, Prepare] = {
     "GMM-512": _product,
@@ -108,7 +140,7 @@ FUNCTIONS: dict[str, Prepare] = {
     "C2D-a": _conv2d_nhwc(1, 1),
     "C2D-b": _conv2d_nhwc(),
     "CBR": _conv2d_bn_relu(2, 1),
-    "DEP": _depthwise,
+    "DEP": _depthwise(1),
     "GRP": _conv2d_nhwc(1, 1, 1, 4),
     "SFM": _softmax,
     "RES-1": _conv2d_nhwc(1, 1),
@@ -125,6 +157,12 @@ FUNCTIONS: dict[str, Prepare] = {
     "NHWC-G8": _conv2d_nhwc(1, 1, 1, 8),
     "BMM-bias": _product_bias_relu,
     "GMM-prime": _product_bias_relu,
+    "T2D": _conv2d_transposed(2, 1),
+    "DEP-5x5": _depthwise(2),
+    "C3D": _conv3d(1),
+    "SCORES": _scores,
+    "DENSE-197": _dense,
+    "NORM": _layer_norm,
 }
 
 

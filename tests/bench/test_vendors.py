@@ -32,14 +32,14 @@ def inputs_and_output(name):
     return arrays[:-1], tensors[-1].numpy()
 
 
-@pytest.mark.parametrize("name", ["TBG", "DENSE-odd"])
+@pytest.mark.parametrize("name", ["TBG", "DENSE-odd", "SCORES"])
 def test_numpy_computes_what_the_module_computes(name):
     arrays, expected = inputs_and_output(name)
     np.testing.assert_allclose(PRODUCTS[name](*arrays), expected, rtol=1e-4)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="the extra torch is not installed")
-@pytest.mark.parametrize("name", ["C1D", "CBR", "DEP", "TBG", "NCHW-stem"])
+@pytest.mark.parametrize("name", ["C1D", "CBR", "DEP", "TBG", "NCHW-stem", "C3D", "NORM"])
 def test_pytorch_computes_what_the_module_computes(name):
     arrays, expected = inputs_and_output(name)
     for call in prepared(name, arrays, 1):

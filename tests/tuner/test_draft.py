@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.search.draft import DraftModel, Evolution
-from tuner.search.genome import Genome, Sketch, Variation, genome_of
+from tuner.search.genome import Genome, Sketch, Variation, genome_of, neighbours
 
 INSTRUCTIONS = [
     ["GetSBlock", [], ["C", "main"], ["b0"]],
@@ -51,6 +51,14 @@ def test_a_mutated_tile_keeps_its_extent_and_its_innermost_bound(factors, seed):
     assert math.prod(child.decisions[0]) == math.prod(factors)
     assert child.decisions[0][-1] <= 16
     assert child.decisions[1:] == parent.decisions[1:]
+
+
+def test_neighbours_differ_in_one_step_of_one_decision():
+    found = [each.decisions for each in neighbours(genome(6, 1, 16, unroll=1))]
+    tiles = {tile for tile, unroll, _ in found if unroll == 1}
+    assert tiles == {(3, 2, 16), (2, 3, 16), (12, 1, 8), (6, 2, 8)}  # the innermost is at its bound
+    assert [unroll for tile, unroll, _ in found if tile == (6, 1, 16)] == [0, 2]
+    assert {location for _, _, location in found} == {-1}
 
 
 def test_a_prime_extent_still_moves_and_an_extent_of_one_does_not():
