@@ -19,10 +19,13 @@ import numpy as np
 from bench.buildable import LIMIT_SECS, unbuildable
 from bench.processes import BenchError, ask, order_and_answer
 from tuner.tvm_light import load_tvm
+from workers.selftest_kernels import build_roofline, float_lanes, fma_flops, fma_width
 from workers.timing import take_cores
 
 _FLUSH_BYTES = 64 << 20
 _MOST_CALLS = 100_000
+#: Bytes that one repeat of the copy moves, at least.
+_COPIED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,10 @@ class Timed:
     flushed: tuple[float, ...]
     #: Largest difference to the untuned output, relative to the largest output.
     difference: float
+    #: GFLOP/s of multiply-adds in registers on all of the target's cores, measured between the repeats.
+    peak_gflops: float
+    #: GB/s of a copy that reads and writes, together, as many bytes as the parameters have; so measured too.
+    copy_gb_per_sec: float
 
     @property
     def secs(self) -> float:
@@ -87,15 +94,22 @@ def timed(
     }
     # Before TVM's thread pool starts: left alone it takes half of the host's cores.
     threads = {"TVM_NUM_THREADS": str(target["num-cores"])}
-    answers = [ask("bench.evaluate", order, env=threads) for _ in range(care.processes)]
+    told = [ask("bench.evaluate", order, env=threads) for _ in range(care.processes)]
+    answers = [each["kernels"] for each in told]
     return {
         name: Timed(
             repeats=tuple(secs for answer in answers for secs in answer[index]["repeats"]),
             flushed=tuple(secs for answer in answers for secs in answer[index]["flushed"]),
             difference=max(answer[index]["difference"] for answer in answers),
+            peak_gflops=_median_of(told, "peak_gflops"),
+            copy_gb_per_sec=_median_of(told, "copy_gb_per_sec"),
         )
         for index, name in enumerate(names)
     }
+
+
+def _median_of(told: Sequence[Mapping[str, Any]], name: str) -> float:
+    return float(statistics.median(value for each in told for value in each[name]))
 
 
 def main() -> None:
@@ -134,7 +148,37 @@ class _Kernel:
         self.repeats.append(mean)
 
 
-def _evaluate(order: dict[str, Any]) -> list[dict[str, Any]]:
+class _Roofline:
+    """What the cores can do at this moment: a shared machine has slow ones."""
+
+    def __init__(self, target: Mapping[str, Any], inputs: Sequence[Any]) -> None:
+        import tvm
+
+        cores, lanes = int(target["num-cores"]), float_lanes(dict(target))
+        n_bytes = sum(array.nbytes for array in inputs)
+        elements = max(1, n_bytes // (8 * lanes * cores)) * lanes * cores
+        self._module = build_roofline(dict(target), elements=elements, cores=cores)
+        shape = (cores, fma_width(lanes))
+        arrays = (np.ones(shape), np.full(2 * lanes, 0.5), np.zeros(shape))
+        self._fma = [tvm.runtime.tensor(array.astype(np.float32)) for array in arrays]
+        self._copy = [tvm.runtime.tensor(np.ones(elements, dtype=np.float32)) for _ in range(2)]
+        self._flops = fma_flops(cores, lanes)
+        self.peak_gflops: list[float] = []
+        self.copy_gb_per_sec: list[float] = []
+
+    def repeat(self) -> None:
+        self.peak_gflops.append(self._flops / self._secs("fma_all", self._fma, number=1) / 1e9)
+        copied = 8 * int(self._copy[0].shape[0])
+        number = max(1, _COPIED_BYTES // copied)
+        self.copy_gb_per_sec.append(copied / self._secs("copy_all", self._copy, number=number) / 1e9)
+
+    def _secs(self, name: str, arguments: Sequence[Any], *, number: int) -> float:
+        import tvm
+
+        return float(self._module.time_evaluator(name, tvm.cpu(), number=number, repeat=1)(*arguments).mean)
+
+
+def _evaluate(order: dict[str, Any]) -> dict[str, Any]:
     load_tvm()
     import tvm
     from tvm.s_tir import Schedule
@@ -146,19 +190,21 @@ def _evaluate(order: dict[str, Any]) -> list[dict[str, Any]]:
     target = tvm.target.Target(order["target"])
     untuned = tvm.ir.load_json(order["module"])
     inputs = _inputs(untuned["main"])
-    expected = _Kernel(untuned, target, inputs).output
+    expected = _output(untuned, target, inputs)
     kernels = []
     for trace in order["traces"]:
         schedule = Schedule(untuned, debug_mask="none")
         if trace is not None:
             Trace.apply_json_to_schedule(trace, schedule)
         kernels.append(_Kernel(schedule.mod, target, inputs))
+    roofline = _Roofline(order["target"], inputs)
     for _ in range(order["repeats"]):
+        roofline.repeat()
         for kernel in kernels:
             kernel.repeat(order["repeat_ms"])
     _flushed(kernels, order["flushed_calls"])
     scale = max(float(np.abs(expected).max()), 1e-30)
-    return [
+    found = [
         {
             "repeats": kernel.repeats,
             "flushed": kernel.flushed,
@@ -166,6 +212,20 @@ def _evaluate(order: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for kernel in kernels
     ]
+    return {
+        "kernels": found,
+        "peak_gflops": roofline.peak_gflops,
+        "copy_gb_per_sec": roofline.copy_gb_per_sec,
+    }
+
+
+def _output(module: Any, target: Any, inputs: Sequence[Any]) -> Any:
+    """Of one call: untuned, it may take seconds."""
+    import tvm
+
+    arguments = [tvm.runtime.tensor(array) for array in inputs]
+    tvm.compile(module, target)["main"](*arguments)
+    return arguments[-1].numpy()
 
 
 def _flushed(kernels: Sequence[_Kernel], calls: int) -> None:

@@ -6,6 +6,7 @@ The fastest trial of each is timed again by the careful evaluator, all in the sa
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import time
@@ -30,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--space", default="stock,tilefarm", help="names of spaces; the first is the base")
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--peak", type=float, help="FMA peak in GFLOP/s; `tilefarm-server selftest` tells it")
     parser.add_argument("--dry", action="store_true", help="leave docs/ as it is")
     parser.add_argument("--again", action="store_true", help="time what is kept again, run no search")
+    parser.add_argument("--cores", type=int, help="with --again: on so many cores, and keep what was kept")
     parser.add_argument(
         "--only-table", action="store_true", help="write docs/ from what is kept, run nothing"
     )
@@ -42,7 +43,7 @@ def main(arguments: argparse.Namespace) -> int:
     spaces = tuple(arguments.space.split(","))
     kept = _kept()
     if arguments.again:
-        _time_again(kept, _names(arguments.workloads), spaces)
+        _time_again(kept, _names(arguments.workloads), spaces, arguments.cores)
         return 0
     if arguments.only_table:
         report.write_section("space", _summary(list(kept.values()), spaces))
@@ -58,13 +59,14 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _time_again(kept: dict[str, Any], names: Sequence[str], spaces: Sequence[str]) -> None:
-    target = detect_local_target()
+def _time_again(kept: dict[str, Any], names: Sequence[str], spaces: Sequence[str], cores: int | None) -> None:
+    target = detect_local_target() | ({} if cores is None else {"num-cores": cores})
     for key, found in kept.items():
         if found["workload"] in names:
             kept[key] = _judged(found, _workload(found["workload"]), target)
-            report.write_json("space.json", kept)
             print(_table([kept[key]], spaces), flush=True)
+            if cores is None:
+                report.write_json("space.json", kept)
 
 
 def _kept() -> dict[str, Any]:
@@ -98,7 +100,6 @@ def _compared(
         "workload": workload.name,
         "flops": workload.flops,
         "trials": arguments.trials,
-        "peak_gflops": arguments.peak,
         "runs": runs,
     }
     return _judged(found, workload, farm.target)
@@ -112,6 +113,9 @@ def _judged(found: dict[str, Any], workload: Workload, target: Mapping[str, Any]
     for run in found["runs"]:
         timed = times[f"{run['space']} {run['seed']}"]
         run |= {"careful_secs": timed.secs, "difference": timed.difference}
+    first = next(iter(times.values()))
+    found |= {"peak_gflops": first.peak_gflops, "copy_gb_per_sec": first.copy_gb_per_sec}
+    found["bytes"] = sum(4 * math.prod(shape) for shape in vendors.shapes(workload.module))
     after = _of_libraries(found, workload, target)
     return found | {f"{name}_secs": _middle(before[name], after[name]) for name in vendors.LIBRARIES}
 
@@ -179,7 +183,16 @@ def _gain(found: Mapping[str, Any], base: str, space: str) -> float | None:
 
 
 def _table(results: Sequence[Mapping[str, Any]], spaces: Sequence[str]) -> str:
-    head = ["workload", "trials", "seeds", "space", "best, µs (least–most)", "GFLOP/s", "% of peak"]
+    head = [
+        "workload",
+        "trials",
+        "seeds",
+        "space",
+        "best, µs (least–most)",
+        "GFLOP/s",
+        "% of peak",
+        "% of copy",
+    ]
     rows = []
     for found in results:
         base = _median(found, spaces[0], "careful_secs")
@@ -197,13 +210,14 @@ def _cells(found: Mapping[str, Any], mine: Sequence[Run], base: float | None) ->
     secs = [run["careful_secs"] for run in mine]
     median = statistics.median(secs)
     gflops = found["flops"] / median / 1e9
-    peak = found["peak_gflops"]
+    peak, copy = found["peak_gflops"], found.get("copy_gb_per_sec")
     others = [found.get(f"{name}_secs") for name in vendors.LIBRARIES]
     failed = sum(count for run in mine for outcome, count in run["outcomes"].items() if outcome != "ok")
     return [
         f"{micros(median)} ({micros(min(secs))}–{micros(max(secs))})",
         number(gflops, 0),
         number(100 * gflops / peak if peak else None, 0),
+        number(100 * found["bytes"] / median / copy / 1e9 if copy else None, 0),
         number(base / median if base else None, 2),
         *(number(secs / median if secs else None, 2) for secs in others),
         number(statistics.median(run["search_secs"] for run in mine)),

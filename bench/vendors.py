@@ -36,10 +36,15 @@ def secs(library: str, name: str, module_json: str, target: Mapping[str, Any]) -
 
 def input_shapes(module_json: str) -> list[list[int]]:
     """Of all parameters but the last, which is the output."""
+    return shapes(module_json)[:-1]
+
+
+def shapes(module_json: str) -> list[list[int]]:
+    """Of all parameters."""
     from tuner.module import load_module
 
-    *inputs, _ = load_module(module_json)["main"].params
-    return [[int(extent) for extent in parameter.ty.shape] for parameter in inputs]
+    parameters = load_module(module_json)["main"].params
+    return [[int(extent) for extent in parameter.ty.shape] for parameter in parameters]
 
 
 def _python(library: str) -> str | None:
