@@ -17,10 +17,10 @@ import numpy as np
 from bench import report, suite
 from bench.measuring import measuring
 from bench.recorded_programs import Recorded, record
-from tuner.cost_model.for_target import cost_model
+from tuner.cost_model.for_target import cost_model, cpu_of
 from tuner.cost_model.prior import Prior
 from tuner.cost_model.protocol import CostModel, Sample
-from tuner.cost_model.roofline import Cpu, Roofline
+from tuner.cost_model.roofline import Roofline
 from tuner.cost_model.xgb import XGBoostModel
 from tuner.features import N_STOCK, Rows
 from tuner.search.drawing import spaces_of
@@ -31,7 +31,6 @@ from tuner.search.random import RandomSearch
 from tuner.search.setup import SearchSetup, open_setup
 from tuner.search.strategy import Result, SearchStrategy
 from tuner.space.normal_form import STRUCTURE
-from tuner.space.vectors import vector_unit
 from tuner.target import detect_local_target
 from tuner.trace import canonical_text
 
@@ -47,8 +46,7 @@ class _PriorAlone:
     """A CostModel that never learns more than the roofline's scale."""
 
     def __init__(self, target: Any) -> None:
-        cores = int(target.attrs.get("num-cores", 1))
-        self._prior = Prior(Roofline(Cpu(cores=cores, lanes=vector_unit(target, "float32").lanes)))
+        self._prior = Prior(Roofline(cpu_of(target)))
 
     def fit(self, samples: Sequence[Sample]) -> None:
         self._prior.fit([sample for sample in samples if len(sample.rows)])
@@ -82,9 +80,8 @@ VARIANTS: Mapping[str, Variant] = {
     "all of it": Variant(),
     "random programs in place of drafts": Variant(options={"draft_ratio": 0.0, "random_ratio": 3.0}),
     "no random programs": Variant(options={"random_ratio": 0.0, "eps_greedy": 0.0}),
-    "no coordinate descent": Variant(options={"descent_ratio": 0.0}),
     "no roofline to start from": Variant(model=lambda _: XGBoostModel()),
-    "no footprints, no roofline": Variant(model=lambda _: _WithoutFootprints()),
+    "neither footprints nor roofline": Variant(model=lambda _: _WithoutFootprints()),
     "the roofline alone, no trees": Variant(model=_PriorAlone),
     "random search": Variant(strategy="random"),
     "no padded plans": Variant(without="PadEinsum"),
