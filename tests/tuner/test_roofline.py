@@ -79,6 +79,13 @@ def test_accumulators_in_flight_are_expected_to_win(rows_of):
     )
 
 
+def test_sums_that_do_not_fit_into_the_registers_are_expected_to_lose(rows_of):
+    """32 accumulators of a vector each, beside their operands."""
+    spilled = rows_of(tiled(pieces=2, tile=(32, 16)))
+    assert expected(spilled) > 2 * expected(rows_of(tiled(pieces=2, tile=(16, 16))))
+    assert expected(spilled, registers=64) < expected(spilled) / 2
+
+
 def test_nothing_is_expected_of_rows_that_an_older_version_stored(rows_of):
     old = rows_of(tiled(pieces=2))[:, :N_STOCK]
     assert math.isnan(expected(old))

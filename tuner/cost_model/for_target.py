@@ -12,6 +12,11 @@ def cost_model(target: Any) -> XGBoostModel:
     """A fresh one for a tvm.target.Target."""
     if str(target.kind.name) != "llvm":
         return XGBoostModel()
+    return XGBoostModel(prior=Prior(Roofline(cpu_of(target))))
+
+
+def cpu_of(target: Any) -> Cpu:
+    """As the roofline sees it, of an llvm target."""
     unit = vector_unit(target, "float32")
     cores = max(1, int(target.attrs.get("num-cores", 1)))
-    return XGBoostModel(prior=Prior(Roofline(Cpu(cores=cores, lanes=unit.lanes))))
+    return Cpu(cores=cores, lanes=unit.lanes, registers=unit.registers)

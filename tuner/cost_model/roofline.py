@@ -23,10 +23,17 @@ _VECTOR, _UNROLLED, _PARALLEL = 18, 28, 39
 _ITERATIONS, _PRAGMA = 161, 163
 _BYTES, _UNIQUE_BYTES = (slice(57 + column, 147, 18) for column in (3, 4))
 _HALVED = slice(N_STOCK, N_FEATURES)
+#: Of each buffer: that one statement reads and writes it, and the iterations until an element comes again.
+_UPDATED, _AGAIN = (slice(57 + column, 147, 18) for column in (2, 10))
 
 #: Operations of a vector unit in a cycle, and independent ones that keep it busy.
 _OPERATIONS_PER_CYCLE = 4.0
 _IN_FLIGHT = 8.0
+#: What an operation takes more where its accumulator is loaded and stored each time; so ranked the candidates
+#: of four contractions, timed with AVX-512, best.
+_SPILLED = 6.0
+#: Of the registers, those that hold operands.
+_OPERANDS = 4
 _CYCLES_PER_CALL = 25.0
 #: Entering and leaving a loop over the cores.
 _FORK_CYCLES = 8_000.0
@@ -39,6 +46,8 @@ class Cpu:
     cores: int
     #: float32 elements of a vector.
     lanes: int
+    #: Vector registers.
+    registers: int = 32
     #: (bytes that fit, cycles per byte that comes from behind it), from the first cache to the last.
     caches: tuple[tuple[float, float], ...] = ((40e3, 0.022), (0.8e6, 0.05), (12e6, 0.15))
 
@@ -70,7 +79,13 @@ class Roofline:
         # What a pragma unrolls is LLVM's to place: some of it stays in registers.
         in_flight = np.maximum(plain[:, _UNROLLED], np.where(plain[:, _PRAGMA] > 0, _IN_FLIGHT / 2, 1))
         idle = np.maximum(1, _IN_FLIGHT / in_flight)
-        return operations / lanes / _OPERATIONS_PER_CYCLE * idle + calls * _CYCLES_PER_CALL
+        slower = np.maximum(idle, np.where(self._spills(plain, lanes), _SPILLED, 1))
+        return operations / lanes / _OPERATIONS_PER_CYCLE * slower + calls * _CYCLES_PER_CALL
+
+    def _spills(self, plain: _Columns, lanes: _Columns) -> npt.NDArray[np.bool_]:
+        """Whether a sum goes through more accumulators than there are registers, before it returns to one."""
+        elements = np.where(plain[:, _UPDATED] > 0, plain[:, _AGAIN], 0).max(axis=1)
+        return np.asarray(elements / lanes > self._cpu.registers - _OPERANDS)
 
     def _traffic(self, plain: _Columns, lanes: _Columns) -> _Columns:
         operations = plain[:, _FLOAT_OPS].sum(axis=1)
