@@ -226,7 +226,7 @@ def test_a_guest_looks_and_acts_on_nothing(tab: Tabs, chromium, service: Service
     assert page.locator("#figures").is_visible()
     assert page.get_by_role("button", name="Pause").count() == 0
     page.locator("#steps svg").hover()
-    assert re.search(r" · .*s · [\d.]+×$", page.locator("#steps .mark text").inner_text())
+    assert re.search(r" · .*s · [\d.]+×$", page.locator("#steps .mark text").text_content())
     context.close()
 
 

@@ -16,6 +16,13 @@ from tests.dashboard.conftest import TARGET
 
 XSS = '<script>alert("x")</script>'
 
+FACTS = {
+    "noise": 0.01,
+    "cpu": XSS,
+    "sensors": {"temperature_celsius": 61.4, "clock_mhz": 2450},
+    "selftest": {"between_processes_p50": 0.012, "between_processes_p90": 0.04},
+}
+
 
 @pytest.fixture
 def worker(engine) -> str:
@@ -23,7 +30,7 @@ def worker(engine) -> str:
         target = store_target(session, TARGET, key=key(TARGET))
         new = NewWorker(
             name=f"here:{XSS}", host="here", device="cpu0", device_class=XSS, target_id=target.id,
-            role="both", cores=2, memory_bytes=1 << 30, tvm_version="0.27", facts={"noise": 0.01, "cpu": XSS},
+            role="both", cores=2, memory_bytes=1 << 30, tvm_version="0.27", facts=FACTS,
         )  # fmt: skip
         return join(session, new)
 
@@ -143,6 +150,10 @@ def test_the_fleet_tells_what_a_worker_does_and_what_waits(browse, farm, engine,
     page = browse("root").page("/fleet")
     assert f'<a href="/trials/{held}">conv2d</a>' in page
     assert ">alive<" in page
+    for measured in ("61 °C", "2.45 <small>GHz", ">1.2 %<"):
+        assert measured in page
+    for whole in ("1<em> / 1</em>", "<span>Waiting</span><b>5</b>", "<span>At workers</span><b>1</b>"):
+        assert whole in page
     assert 'title="kind=llvm mcpu=x86-64-v3 num-cores=2 "' in page
     assert '<td class="num">5</td>' in page
     assert "<script>alert" not in page
