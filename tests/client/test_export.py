@@ -16,6 +16,7 @@ from tests.client.test_cli import PYTHON, module_file, run
 from tests.client.test_database import SHASH, compiled
 from tilefarm import module
 from tilefarm import target as targets
+from tilefarm.space import trace_json
 
 __all__ = ["module_file"]
 WORDS = ("--target", json.dumps(TARGET))
@@ -61,6 +62,19 @@ def test_stock_loads_what_is_exported_and_answers_as_we_do(farm: FakeService, tm
         "database_tuning_record.json",
         "database_workload.json",
     ]
+
+
+def test_a_record_that_lays_out_a_buffer_anew_is_exported_too(farm: FakeService, tmp_path: Path) -> None:
+    """Stock's own as_json fails on its index map."""
+    canonical = module.workload_of(MMRelu).module
+    schedule = tvm.s_tir.Schedule(canonical)
+    schedule.transform_layout(schedule.get_sblock("Y"), ("write", 0), lambda i, j: (j // 16, i, j % 16))
+    farm.records[SHASH] = record(trace=trace_json(schedule))
+    assert run(farm, "export", str(tmp_path / "db"), *WORDS) == 0
+    (found,) = JSONDatabase(work_dir=str(tmp_path / "db")).get_all_tuning_records()
+    again = tvm.s_tir.Schedule(canonical)
+    found.trace.apply_to_schedule(again, remove_postproc=False)
+    assert tvm_ffi.structural_equal(again.mod, schedule.mod)
 
 
 def test_files_that_are_there_are_never_touched(farm: FakeService, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ An apply pass applies the trace itself. Where it is known to apply (tilefarm.pro
 would only double what a hit costs a compile.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Any
 
@@ -33,7 +33,11 @@ def built(steps: Any) -> Any:
     from tvm.tirx import Var
 
     # TVM names blocks, loops and integers by their first letters.
-    makers = {"b": lambda _: SBlockRV(), "l": lambda _: LoopRV(), "v": lambda name: Var(name, "int32")}
+    makers: dict[str, Callable[[str], Any]] = {
+        "b": lambda _: SBlockRV(),
+        "l": lambda _: LoopRV(),
+        "v": lambda name: Var(name, "int32"),
+    }
     variables: dict[str, Any] = {"None": None}
     instructions = []
     for kind, inputs, attributes, outputs in steps[0]:

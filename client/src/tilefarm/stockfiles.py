@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from tilefarm import target as targets
 from tilefarm.applied import Applied
 from tilefarm.errors import ExportError
 
@@ -66,7 +67,7 @@ class StockFiles:
             if digest not in self._workloads:
                 self._workloads[digest] = len(self._workloads)
                 self._line(WORKLOADS, record.workload.as_json())
-            self._line(RECORDS, [self._workloads[digest], record.as_json()])
+            self._line(RECORDS, [self._workloads[digest], _record(found, record)])
             self._line(PROVENANCE, dict(provenance))
         except OSError as error:
             raise ExportError(f"{self._directory} cannot be written: {error}") from error
@@ -77,3 +78,9 @@ class StockFiles:
 
     def _temporary(self, name: str) -> Path:
         return self._directory / f".new-{name}"
+
+
+def _record(found: Applied, record: Any) -> list[Any]:
+    """As stock reads it. Its own `as_json` fails on a trace that lays out a buffer anew."""
+    arguments = [targets.plain(each.as_json()) for each in record.args_info]
+    return [found.record.trace, list(found.record.run_secs), targets.plain(record.target.export()), arguments]
