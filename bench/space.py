@@ -159,22 +159,29 @@ def _run(farm: Farm, workload: Workload, *, space: str, seed: int, trials: int) 
 
 
 def _summary(results: Sequence[Mapping[str, Any]], spaces: Sequence[str]) -> str:
-    """The table, and by budget how much faster than the base the other spaces are in the geometric mean."""
+    """The table, and by budget how much faster than the base and than other libraries a space is."""
     lines = [_table(results, spaces), ""]
     for trials in sorted({int(found["trials"]) for found in results}):
+        mine = [found for found in results if found["trials"] == trials]
         for space in spaces[1:]:
-            gains = [
-                gain
-                for found in results
-                if found["trials"] == trials and (gain := _gain(found, spaces[0], space)) is not None
-            ]
-            if gains:
-                lines.append(
-                    f"{trials} trials, {len(gains)} workloads: `{space}` is "
-                    f"{statistics.geometric_mean(gains):.2f} times as fast as `{spaces[0]}` in the geometric "
-                    f"mean, {min(gains):.2f} at least."
-                )
+            gains = {f"`{spaces[0]}`": [_gain(found, spaces[0], space) for found in mine]}
+            gains |= {name: [_beside(found, name, space) for found in mine] for name in vendors.LIBRARIES}
+            lines += [_words(known, trials, space, other) for other, known in gains.items() if any(known)]
     return "\n".join(lines)
+
+
+def _words(gains: Sequence[float | None], trials: int, space: str, other: str) -> str:
+    known = [gain for gain in gains if gain]
+    mean = statistics.geometric_mean(known)
+    return (
+        f"{trials} trials, {len(known)} workloads: `{space}` is {mean:.2f} times as fast as {other} in the "
+        f"geometric mean, {min(known):.2f} at least."
+    )
+
+
+def _beside(found: Mapping[str, Any], library: str, space: str) -> float | None:
+    theirs, ours = found.get(f"{library}_secs"), _median(found, space, "careful_secs")
+    return theirs / ours if theirs and ours else None
 
 
 def _gain(found: Mapping[str, Any], base: str, space: str) -> float | None:
