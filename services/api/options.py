@@ -48,6 +48,7 @@ _SEARCH_BOUNDS: dict[str, tuple[float, float, bool]] = {
     "draft_ratio": (0, 64, False),
     "draft_passes": (1, 8, True),
     "eps_greedy": (0, 1, False),
+    "descent_ratio": (0, 1, False),
     "num_threads": (1, 64, True),
     "result_lag": (1, 16, True),
 }
