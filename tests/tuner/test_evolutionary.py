@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.tuner.driving import latency_of, measured, open_search, play
 from tuner.cost_model.for_target import cost_model
-from tuner.search.genome import sketch_of
+from tuner.search.genome import genome_of, neighbours, sketch_of
 from tuner.search.known import best_traces, samples_of
 from tuner.target import make_target
 
@@ -71,6 +71,14 @@ def test_a_seed_trace_that_does_not_fit_is_left_out(workloads, llvm):
     )
     search.update([stranger])
     assert len(search.suggest(8, round_=1).candidates) == 8
+
+
+def test_a_share_of_a_batch_are_neighbours_of_the_best(workloads, llvm):
+    search = open_search("evolutionary", workloads["mm"], llvm, result_lag=1, descent_ratio=0.5)
+    first, second = play(search, rounds=2)
+    best = best_traces([measured(candidate, round_=0) for candidate in first], count=3)
+    near = {each for trace in best for each in neighbours(genome_of(trace))}
+    assert sum(genome_of(candidate.trace) in near for candidate in second) >= 4
 
 
 def test_failures_and_cut_offs_become_scores(workloads, llvm):
