@@ -32,60 +32,110 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """All runs of both sides on one workload under the same conditions."""
+class Pair:
+    """One seed of one workload: stock's run and ours on one machine, their finals timed together."""
 
     workload: str
-    flops: float
+    seed: int
     trials: int
+    flops: float
     #: Ours: options of the job beyond the defaults.
     options: dict[str, Any]
     target: dict[str, Any]
     machine: str
     commit: str
+    #: Stock's run is of an earlier hour.
+    stock_cached: bool
     untuned_secs: float
-    runs: tuple[Judged, ...]
+    stock: Judged
+    ours: Judged
 
     def as_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, obj: Mapping[str, Any]) -> Self:
-        return cls(**{**obj, "runs": tuple(Judged.from_json(run) for run in obj["runs"])})
+        sides = {side: Judged.from_json(obj[side]) for side in SIDES}
+        return cls(**{**obj, **sides})
 
-    def of(self, side: str) -> list[Judged]:
-        return [judged for judged in self.runs if judged.run.side == side]
+    def of(self, side: str) -> Judged:
+        return self.stock if side == "stock" else self.ours
+
+    def reached(self, side: str, quality: float) -> Point | None:
+        """The first point of the careful curve as good as `quality` of what stock found with this seed."""
+        return first_reaching(self.of(side).curve, self.stock.final_secs / quality)
+
+    def without_traces(self) -> Self:
+        """Small enough to be kept beside the tables: what the tables need."""
+        return dataclasses.replace(self, stock=_bare(self.stock), ours=_bare(self.ours))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The pairs of one workload under the same conditions, one a seed; of one machine or of several."""
+
+    pairs: tuple[Pair, ...]
 
     @property
-    def seeds(self) -> int:
-        return len({judged.run.seed for judged in self.runs})
+    def workload(self) -> str:
+        return self.pairs[0].workload
+
+    @property
+    def trials(self) -> int:
+        return self.pairs[0].trials
+
+    @property
+    def flops(self) -> float:
+        return self.pairs[0].flops
+
+    @property
+    def untuned_secs(self) -> float:
+        return statistics.median(pair.untuned_secs for pair in self.pairs)
+
+    def of(self, side: str) -> list[Judged]:
+        return [pair.of(side) for pair in self.pairs]
 
     def median(self, side: str, figure: Callable[[Judged], float | None]) -> float | None:
         return median_or_none([figure(judged) for judged in self.of(side)])
 
     def ratio(self, figure: Callable[[Judged], float | None]) -> float | None:
-        """Stock's median over ours: above 1 ours is better, for whatever is better when smaller."""
-        stock, ours = (self.median(side, figure) for side in SIDES)
-        return stock / ours if stock is not None and ours else None
+        """The median of the pairs' ratios, stock over ours: above 1 ours is better, where less is better."""
+        return median_or_none([_ratio(figure(pair.stock), figure(pair.ours)) for pair in self.pairs])
 
-    def spread(self, side: str, figure: Callable[[Judged], float]) -> tuple[float, float]:
-        values = [figure(judged) for judged in self.of(side)]
-        return min(values), max(values)
-
-    def limit_secs(self, quality: float) -> float:
-        """The latency that counts as `quality` of stock's best: its median final."""
-        return statistics.median(final_secs(judged) for judged in self.of("stock")) / quality
+    def spread(self, figure: Callable[[Judged], float | None]) -> tuple[float, float] | None:
+        """The least and the largest of the pairs' ratios."""
+        ratios = [_ratio(figure(pair.stock), figure(pair.ours)) for pair in self.pairs]
+        known = [ratio for ratio in ratios if ratio is not None]
+        return (min(known), max(known)) if known else None
 
     def reached(self, side: str, quality: float) -> list[Point | None]:
-        """For each seed the first point of the careful curve that reached it."""
-        limit_secs = self.limit_secs(quality)
-        return [first_reaching(judged.curve, limit_secs) for judged in self.of(side)]
+        return [pair.reached(side, quality) for pair in self.pairs]
 
     def secs_to(self, side: str, quality: float) -> float | None:
         return median_or_none([None if p is None else p.secs for p in self.reached(side, quality)])
 
     def trials_to(self, side: str, quality: float) -> float | None:
         return median_or_none([None if p is None else p.trials for p in self.reached(side, quality)])
+
+    def ratio_to(self, quality: float) -> float | None:
+        """Seconds to `quality`, stock over ours: the median over the pairs; 0 where ours never got there.
+
+        Stock always does, at the latest with what it published.
+        """
+        ratios = []
+        for pair in self.pairs:
+            stock, ours = (pair.reached(side, quality) for side in SIDES)
+            ratios.append(0.0 if ours is None or stock is None else stock.secs / ours.secs)
+        return statistics.median(ratios) or None
+
+
+def _ratio(stock: float | None, ours: float | None) -> float | None:
+    return stock / ours if stock is not None and ours else None
+
+
+def _bare(judged: Judged) -> Judged:
+    points = tuple(dataclasses.replace(point, trace=None) for point in judged.run.points)
+    return dataclasses.replace(judged, run=dataclasses.replace(judged.run, points=points, final=None))
 
 
 def wall_secs(judged: Judged) -> float:

@@ -1,5 +1,6 @@
 """The tables of `python -m bench stock`. Pure: comparisons in, Markdown out."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from bench.comparison import (
@@ -15,27 +16,29 @@ from bench.comparison import (
 )
 from bench.curves import geometric_mean
 from bench.report import markdown_table, micros, number, target_text
-from bench.stock import Check
 
 _PARTS = (("wall-clock", wall_secs), ("CPU seconds", cpu_secs), ("final latency", final_secs))
 
 
-def tables(comparisons: Sequence[Comparison], checks: Sequence[Check]) -> str:
+def tables(comparisons: Sequence[Comparison]) -> str:
     lines = [*_conditions(comparisons), ""]
     lines += [*_speed(comparisons), "", *_means(comparisons), "", *_quality(comparisons), ""]
-    lines += [*_time_to(comparisons), "", *_pictures(comparisons)]
-    return "\n".join([*lines, *_checks(checks)])
+    return "\n".join([*lines, *_time_to(comparisons), "", *_pictures(comparisons)])
 
 
 def _conditions(comparisons: Sequence[Comparison]) -> list[str]:
-    first = comparisons[0]
-    commits = ", ".join(sorted({comparison.commit for comparison in comparisons}))
-    options = {str(comparison.options) for comparison in comparisons if comparison.options}
-    lines = [
-        f"{first.machine}; target `{target_text(first.target)}`; commit {commits}.",
-        "Medians over the seeds, A and B interleaved; × is stock over ours, so above 1 ours is better.",
+    pairs = [pair for comparison in comparisons for pair in comparison.pairs]
+    where = Counter(f"{pair.machine}; target `{target_text(pair.target)}`" for pair in pairs)
+    commits = ", ".join(sorted({pair.commit for pair in pairs}))
+    options = {str(pair.options) for pair in pairs if pair.options}
+    lines = [f"{machine}: {count} {'pair' if count == 1 else 'pairs'}." for machine, count in where.items()]
+    lines += [
+        f"Commits {commits}. Seconds are medians over the seeds; × is the median of the seeds' ratios,",
+        "stock over ours, each of two runs on one machine, one after the other: above 1 ours is better.",
         "Wall-clock includes the start-up of each side, a fresh service for each of our runs.",
     ]
+    if older := sum(pair.stock_cached for pair in pairs):
+        lines.append(f"In {older} of {len(pairs)} pairs stock's run is of an earlier hour.")
     if options:
         lines.append(f"Options of our jobs: {'; '.join(sorted(options))}.")
     return lines
@@ -45,7 +48,7 @@ def _speed(comparisons: Sequence[Comparison]) -> list[str]:
     head = ["workload", "trials", "seeds", "wall-clock, s: stock", "ours", "×", "trials/s: stock", "ours"]
     rows = [
         [
-            *(c.workload, str(c.trials), str(c.seeds)),
+            *(c.workload, str(c.trials), str(len(c.pairs))),
             *(number(c.median(side, wall_secs)) for side in SIDES),
             *(
                 f"**{number(c.ratio(wall_secs), 2)}**",
@@ -70,16 +73,16 @@ def _means(comparisons: Sequence[Comparison]) -> list[str]:
     for name, figure in _PARTS:
         ratios = [ratio for c in comparisons if (ratio := c.ratio(figure)) is not None]
         parts.append(f"{name} {number(geometric_mean(ratios), 2)}×")
-    return [f"Geometric mean of the medians' ratios: {', '.join(parts)}."]
+    return [f"Geometric mean of the ratios: {', '.join(parts)}."]
 
 
 def _quality(comparisons: Sequence[Comparison]) -> list[str]:
-    head = ["workload", "untuned, µs", "final, µs: stock (least–most)", "ours (least–most)", "×", "GFLOP/s"]
+    head = ["workload", "untuned, µs", "final, µs: stock", "ours", "× (least–most)", "GFLOP/s"]
     rows = [
         [
             *(c.workload, micros(c.untuned_secs)),
-            *(_with_spread(c, side) for side in SIDES),
-            *(f"**{number(c.ratio(final_secs), 3)}**", number(_gflops(c))),
+            *(micros(c.median(side, final_secs)) for side in SIDES),
+            *(_with_spread(c), number(_gflops(c))),
             *(micros(c.median(side, flushed_secs)) for side in SIDES),
             *(number(c.ratio(flushed_secs), 3), _worst(c, lambda judged: judged.difference)),
         ]
@@ -89,9 +92,12 @@ def _quality(comparisons: Sequence[Comparison]) -> list[str]:
     return markdown_table([*head, *more], rows)
 
 
-def _with_spread(comparison: Comparison, side: str) -> str:
-    least, most = comparison.spread(side, final_secs)
-    return f"{micros(comparison.median(side, final_secs))} ({micros(least)}–{micros(most)})"
+def _with_spread(comparison: Comparison) -> str:
+    spread = comparison.spread(final_secs)
+    between = (
+        f" ({number(spread[0], 2)}–{number(spread[1], 2)})" if spread and len(comparison.pairs) > 1 else ""
+    )
+    return f"**{number(comparison.ratio(final_secs), 3)}**{between}"
 
 
 def _gflops(comparison: Comparison) -> float | None:
@@ -100,7 +106,8 @@ def _gflops(comparison: Comparison) -> float | None:
 
 
 def _worst(comparison: Comparison, figure: Callable[[Judged], float]) -> str:
-    return f"{max(figure(judged) for judged in comparison.runs):.0e}"
+    worst = max(figure(judged) for side in SIDES for judged in comparison.of(side))
+    return f"{worst:.0e}"
 
 
 def _time_to(comparisons: Sequence[Comparison]) -> list[str]:
@@ -111,9 +118,7 @@ def _time_to(comparisons: Sequence[Comparison]) -> list[str]:
     for c in comparisons:
         row = [c.workload]
         for quality in QUALITIES:
-            stock, ours = (c.secs_to(side, quality) for side in SIDES)
-            ratio = stock / ours if stock is not None and ours else None
-            row += [*(_reached(c, side, quality) for side in SIDES), number(ratio, 2)]
+            row += [*(_reached(c, side, quality) for side in SIDES), number(c.ratio_to(quality), 2)]
         rows.append(row)
     return markdown_table(head, rows)
 
@@ -128,13 +133,3 @@ def _reached(comparison: Comparison, side: str, quality: float) -> str:
 
 def _pictures(comparisons: Sequence[Comparison]) -> list[str]:
     return [f"![{c.workload}: best so far over time](benchmarks/{c.workload}.svg)" for c in comparisons]
-
-
-def _checks(checks: Sequence[Check]) -> list[str]:
-    """Whether cached stock runs still hold."""
-    lines = []
-    for check in checks:
-        verdict = "still holds" if check.holds else "**does not hold any more: run stock again**"
-        secs = f"{check.cached_secs:.1f} s then and {check.now_secs:.1f} s now"
-        lines.append(f"Stock's cached {check.workload}: {check.trials} trials took {secs}; it {verdict}.")
-    return ["", *lines] if lines else []

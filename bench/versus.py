@@ -1,21 +1,21 @@
 """`python -m bench stock`: the service against stock `ms.tune_tir`, on the suite, interleaved over seeds.
 
-Each run of ours starts a service of its own. Stock's runs come from the cache where it has them, and a part
-of them is run again. Results of earlier calls on this machine stay in the table until they are replaced.
+Each run of ours starts a service of its own. Stock's runs come from this machine's cache where it has them.
+Pairs are kept beside the table and stay in it until the same seed is run again.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from bench import evaluate, machine, one_run, plot, report, report_versus, stock, suite
-from bench.comparison import Comparison, Judged, careful_curve
-from bench.curves import Point, Run, thinned
+from bench import evaluate, machine, one_run, pairs, plot, report, report_versus, stock, suite
+from bench.comparison import Comparison, Judged, Pair, careful_curve
+from bench.curves import Run, thinned
 from bench.machine import Machine
 from bench.processes import BenchError
-from bench.stock import Check, Conditions
+from bench.stock import Conditions
 from bench.suite import Workload
 from tuner.target import detect_local_target
 
@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--batch", type=int, default=64, help="stock's num_trials_per_iter")
     parser.add_argument("--rerun", action="store_true", help="run stock again where it is cached")
-    parser.add_argument("--no-check", action="store_true", help="trust the cache")
     parser.add_argument("--options", type=json.loads, default={}, help="of our jobs, as JSON")
     parser.add_argument("--dry", action="store_true", help="leave docs/ as it is")
     parser.add_argument(
@@ -43,41 +42,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    here = machine.this_machine()
     if arguments.only_table:
-        publish(here)
+        publish()
         return 0
     if machine.load_average() > _BUSY_LOAD:
         print(f"warning: load average {machine.load_average():.1f}: others are at work", file=sys.stderr)
+    here = machine.this_machine()
     conditions = Conditions(target=detect_local_target(), trials=arguments.trials, batch=arguments.batch)
-    checks: list[Check] = []
     failed: list[str] = []
     for name in _names(arguments.workloads):
-        try:
-            check = _compare(here, suite.workload(name), conditions, arguments)
-        except BenchError as error:
-            print(f"{name}: {error}", file=sys.stderr)
-            failed.append(name)
-            continue
-        checks += [check] if check is not None else []
-        if not arguments.dry:
-            publish(here, checks)
+        workload = suite.workload(name)
+        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+            try:
+                _compare(here, workload, conditions, seed, arguments)
+            except BenchError as error:
+                print(f"{name}, seed {seed}: {error}", file=sys.stderr)
+                failed.append(f"{name} {seed}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def publish(here: Machine, checks: Sequence[Check] = ()) -> None:
-    """Table and pictures of all that was compared on this machine, in the suite's order."""
-    directory = report.RESULTS / "versus" / here.key
-    found = [directory / f"{name}.json" for name in suite.names()]
-    comparisons = [Comparison.from_json(json.loads(path.read_text())) for path in found if path.exists()]
+def publish() -> None:
+    """Table and pictures of all pairs that are kept, in the suite's order."""
+    comparisons = pairs.comparisons(suite.names())
     if not comparisons:
         return
     report.PICTURES.mkdir(parents=True, exist_ok=True)
     for compared in comparisons:
         (report.PICTURES / f"{compared.workload}.svg").write_text(plot.best_so_far(compared))
-    report.write_section("stock", report_versus.tables(comparisons, checks))
+    report.write_section("stock", report_versus.tables(comparisons))
 
 
 def _names(asked: str) -> tuple[str, ...]:
@@ -90,40 +84,25 @@ def _names(asked: str) -> tuple[str, ...]:
 
 
 def _compare(
-    here: Machine, workload: Workload, conditions: Conditions, arguments: argparse.Namespace
-) -> Check | None:
-    """Run, judge, keep and print one workload. Raises BenchError."""
-    runs, check = _runs(here, workload, conditions, arguments)
-    compared = _judge(here, workload, conditions, runs, arguments.options)
-    report.write_json(f"versus/{here.key}/{workload.name}.json", compared.as_json())
-    text = report_versus.tables([compared], [] if check is None else [check])
-    print(f"## {workload.name}\n\n{text}\n", flush=True)
-    return check
-
-
-def _runs(
-    here: Machine, workload: Workload, conditions: Conditions, arguments: argparse.Namespace
-) -> tuple[list[Run], Check | None]:
-    """Both sides, seed by seed, each going first in turn."""
-    runs: list[Run] = []
-    from_cache: list[Run] = []
-    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-        for side in ("ours", "stock") if seed % 2 == 0 else ("stock", "ours"):
-            kept = None
-            if side == "stock" and not arguments.rerun:
-                kept = stock.cached(here, workload.name, conditions, seed)
-            if kept is not None:
-                from_cache.append(kept)
-                runs.append(kept)
-            elif side == "stock":
-                runs.append(stock.run(here, workload, conditions, seed))
-            else:
-                runs.append(_ours(workload, conditions, seed, arguments.options))
-            _tell(runs[-1], cached=kept is not None)
-    check = None
-    if from_cache and not arguments.no_check:
-        check = stock.check(workload, conditions, from_cache[0])
-    return runs, check
+    here: Machine, workload: Workload, conditions: Conditions, seed: int, arguments: argparse.Namespace
+) -> None:
+    """Run, judge, keep and print one pair. Raises BenchError."""
+    kept = None if arguments.rerun else stock.cached(here, workload.name, conditions, seed)
+    runs = {} if kept is None else {"stock": kept}
+    for side in ("ours", "stock") if seed % 2 == 0 else ("stock", "ours"):
+        if side == "ours":
+            runs[side] = _ours(workload, conditions, seed, arguments.options)
+        elif kept is None:
+            runs[side] = stock.run(here, workload, conditions, seed)
+        _tell(runs[side], cached=side == "stock" and kept is not None)
+    pair = _judge(here, workload, conditions, runs, arguments.options, stock_cached=kept is not None)
+    print(
+        f"## {workload.name}, seed {seed}\n\n{report_versus.tables([Comparison(pairs=(pair,))])}\n",
+        flush=True,
+    )
+    if not arguments.dry:
+        pairs.keep(pair)
+        publish()
 
 
 def _ours(workload: Workload, conditions: Conditions, seed: int, options: dict[str, Any]) -> Run:
@@ -141,44 +120,48 @@ def _ours(workload: Workload, conditions: Conditions, seed: int, options: dict[s
 
 
 def _judge(
-    here: Machine, workload: Workload, conditions: Conditions, runs: Sequence[Run], options: dict[str, Any]
-) -> Comparison:
-    """Finals by the careful evaluator, all in the same processes; then the curves' points, less carefully."""
-    finals = {f"{run.side}-{run.seed}": run.final for run in runs}
+    here: Machine,
+    workload: Workload,
+    conditions: Conditions,
+    runs: Mapping[str, Run],
+    options: dict[str, Any],
+    *,
+    stock_cached: bool,
+) -> Pair:
+    """Finals by the careful evaluator, in the same processes; then the curves' points, less carefully."""
     target = conditions.target
+    finals = {side: run.final for side, run in runs.items()}
     careful = evaluate.timed(workload.module, finals, target, evaluate.FINAL)
-    kept: dict[str, list[Point]] = {
-        f"{run.side}-{run.seed}": thinned(run.points, at_most=_CURVE_POINTS) for run in runs
-    }
-    points = {
-        f"{name} {number}": point.trace for name, some in kept.items() for number, point in enumerate(some)
-    }
+    kept = {side: thinned(run.points, at_most=_CURVE_POINTS) for side, run in runs.items()}
+    points: dict[str, Any] = {"untuned": None}
+    for side, some in kept.items():
+        points |= {f"{side} {number}": point.trace for number, point in enumerate(some)}
     curve = evaluate.timed(workload.module, points, target, evaluate.CURVE)
-    untuned = evaluate.timed(workload.module, {"untuned": None}, target, evaluate.CURVE)
-    judged = []
-    for run in runs:
-        name = f"{run.side}-{run.seed}"
-        final = careful[name]
-        secs = [curve[f"{name} {number}"].secs for number in range(len(kept[name]))]
-        judged.append(
-            Judged(
-                run=run,
-                curve=careful_curve(run, secs, kept[name], final_secs=final.secs),
-                final_secs=final.secs,
-                flushed_secs=final.flushed_secs,
-                difference=final.difference,
-            )
+
+    def judged(side: str) -> Judged:
+        final = careful[side]
+        secs = [curve[f"{side} {number}"].secs for number in range(len(kept[side]))]
+        return Judged(
+            run=runs[side],
+            curve=careful_curve(runs[side], secs, kept[side], final_secs=final.secs),
+            final_secs=final.secs,
+            flushed_secs=final.flushed_secs,
+            difference=final.difference,
         )
-    return Comparison(
+
+    return Pair(
         workload=workload.name,
-        flops=workload.flops,
+        seed=runs["ours"].seed,
         trials=conditions.trials,
+        flops=workload.flops,
         options=options,
         target=dict(target),
         machine=str(here),
         commit=machine.commit(),
-        untuned_secs=untuned["untuned"].secs,
-        runs=tuple(judged),
+        stock_cached=stock_cached,
+        untuned_secs=curve["untuned"].secs,
+        stock=judged("stock"),
+        ours=judged("ours"),
     )
 
 

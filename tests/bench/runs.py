@@ -1,6 +1,6 @@
 """Runs and comparisons with round figures."""
 
-from bench.comparison import Comparison, Judged, careful_curve
+from bench.comparison import Judged, Pair, careful_curve
 from bench.curves import Point, Run
 
 POINTS = (
@@ -37,15 +37,18 @@ def judged(run: Run, *, final_secs: float, careful: tuple[float, ...] = (4e-3, 2
     )
 
 
-def a_comparison(*runs: Judged) -> Comparison:
-    return Comparison(
+def a_pair(stock: Judged, ours: Judged, *, machine: str = "a CPU, 2 cores", trials: int = 64) -> Pair:
+    return Pair(
         workload="GMM-512",
+        seed=ours.run.seed,
+        trials=trials,
         flops=2.0e9,
-        trials=64,
         options={},
         target={"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2},
-        machine="a CPU, 2 cores",
+        machine=machine,
         commit="abc",
+        stock_cached=False,
         untuned_secs=0.1,
-        runs=runs,
+        stock=stock,
+        ours=ours,
     )

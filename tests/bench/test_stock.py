@@ -39,11 +39,3 @@ def test_a_run_is_found_again_under_the_same_conditions_only(orders: list[dict[s
     assert stock.cached(MACHINE, "GMM-512", other_batch, 0) is None
     other_machine = Machine(cpu="another CPU", cores=2, memory_gib=8, kernel="6.1", tvm="0.27")
     assert stock.cached(other_machine, "GMM-512", CONDITIONS, 0) is None
-
-
-def test_a_check_runs_the_first_batch_alone(orders: list[dict[str, object]]):
-    long = Conditions(target=CONDITIONS.target, trials=256, batch=64)
-    check = stock.check(GMM, long, a_run("stock"))
-    assert check is not None
-    assert (check.trials, check.cached_secs, check.holds) == (64, 9.0, True)
-    assert [order["trials"] for order in orders] == [64]
