@@ -40,7 +40,8 @@ class Care:
 
 
 #: For finals; and for the many points of a curve.
-FINAL = Care(flushed_calls=15, processes=3)
+#: What a process gets (pages, cores, neighbours) differs by more than its own repeats do: many processes.
+FINAL = Care(repeats=5, flushed_calls=6, processes=6)
 CURVE = Care(repeats=5, repeat_ms=20.0)
 
 
