@@ -7,6 +7,7 @@ and a small matmul that is always the same (its reference kernel). They are buil
 
 from typing import Any
 
+from tuner.space.vectors import vector_unit
 from tuner.target import make_target
 from tuner.tvm_light import load_tvm
 
@@ -21,12 +22,9 @@ REFERENCE_FUNCTION = "main"
 
 
 def float_lanes(target: dict[str, Any]) -> int:
-    """float32 numbers of one vector register of the target, by TVM's own knowledge of it."""
+    """float32 numbers of one vector register of the target."""
     load_tvm()
-    from tvm import get_global_func
-
-    width: Any = get_global_func("target.llvm_get_vector_width")
-    return max(1, int(width(make_target(target))) // 32)
+    return vector_unit(make_target(target), "float32").lanes
 
 
 def fma_flops(tasks: int, lanes: int) -> float:

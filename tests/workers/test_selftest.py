@@ -16,6 +16,7 @@ from workers.drift import LEAST_HISTORY
 from workers.errors import DeviceError, KernelsMissing
 from workers.selftest import DeviceTester, Noise, Roofline, SelfTest, copy_array_bytes
 from workers.selftest_history import HistoryRun, append_history, read_history, well_secs
+from workers.selftest_kernels import float_lanes
 from workers.selftest_shipping import KernelFetcher, KernelShipper
 from workers.selftester import SelfTester
 from workers.turn import Turn
@@ -70,6 +71,12 @@ def test_a_device_measures_what_it_can_do(server, bench, detected):
     assert 0.1 < again / measured.reference_secs < 10
     assert list(result.as_json()) == [*asdict(peak), *asdict(measured), "took_secs"]
     assert ("peak, one core", f"{peak.fma_gflops_one_core:.0f} GFLOP/s") in table("a CPU", result)
+
+
+@pytest.mark.parametrize(("mcpu", "lanes"), [("x86-64", 4), ("x86-64-v3", 8), ("x86-64-v4", 16)])
+def test_the_peak_is_measured_with_registers_that_the_target_has(mcpu, lanes):
+    """TVM tells 512 bits for every x86; a kernel of such vectors spills where they are narrower."""
+    assert float_lanes({"kind": "llvm", "mcpu": mcpu, "num-cores": 1}) == lanes
 
 
 def test_a_device_without_a_compiler_tests_itself_with_what_a_builder_made(server, bench, detected, tmp_path):
