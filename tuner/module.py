@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from tuner import shared_nodes
 from tuner.errors import WorkloadError
 from tuner.trace import TVM_ERRORS, brief
 from tuner.tvm_light import load_tvm
@@ -51,7 +52,7 @@ def load_module(text: str) -> Any:
     """The IRModule of TVM's JSON, free of source spans; WorkloadError not_an_ir_module otherwise."""
     tvm = load_tvm()
     try:
-        mod = tvm.ir.load_json(strip_spans(text))
+        mod = load_text(strip_spans(text))
     except TVM_ERRORS as error:
         detail = f"TVM cannot load the module: {brief(error)}"
         raise WorkloadError(detail, code="not_an_ir_module") from error
@@ -63,9 +64,16 @@ def load_module(text: str) -> Any:
 def save_module(mod: Any) -> str:
     """Compact JSON text of a module, free of source spans."""
     tvm = load_tvm()
-    obj = json.loads(strip_spans(tvm.ir.save_json(mod)))
+    text = str(tvm.ir.save_json(mod))
+    graph = json.loads(text)
+    if shared_nodes.knows(graph):
+        return _compact(shared_nodes.shared(graph))
     # Loading and saving once more drops the nodes that nothing names any longer.
-    return json.dumps(json.loads(tvm.ir.save_json(load_text(json.dumps(obj)))), separators=(",", ":"))
+    return _compact(json.loads(tvm.ir.save_json(load_text(strip_spans(text)))))
+
+
+def _compact(graph: Any) -> str:
+    return json.dumps(graph, separators=(",", ":"))
 
 
 def load_text(text: str) -> Any:

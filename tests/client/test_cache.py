@@ -37,9 +37,9 @@ def refusing(_: httpx.Request) -> httpx.Response:
 
 
 def aged(tmp_path: Path, secs: float) -> None:
-    for path in (tmp_path / "cache" / "answers-2").glob("*/*/*"):
+    for path in (tmp_path / "cache" / "answers-3").glob("*/*/*"):
         os.utime(path, (time.time() - secs, time.time() - secs))
-    for path in (tmp_path / "cache" / "answers-2").glob("*/misses"):
+    for path in (tmp_path / "cache" / "answers-3").glob("*/misses"):
         kept = json.loads(path.read_bytes()[32:])
         body = json.dumps({key: [at - secs, nearest] for key, (at, nearest) in kept.items()}).encode()
         path.write_bytes(hashlib.sha256(body).digest() + body)
@@ -153,7 +153,7 @@ def test_a_damaged_file_is_no_answer_and_is_replaced(
     service: FakeService, tmp_path: Path, damage: bytes | None
 ) -> None:
     compiled(database(service))
-    (path,) = (tmp_path / "cache" / "answers-2").glob("*/*/*")
+    (path,) = (tmp_path / "cache" / "answers-3").glob("*/*/*")
     path.write_bytes(path.read_bytes()[:-7] if damage is None else damage)
     assert is_tuned(compiled(database(service)).mod)
     assert len(service.requests) == 2
@@ -201,8 +201,8 @@ def test_where_nothing_can_be_kept_a_compile_still_gets_its_record(
 
 
 def test_it_stays_within_its_bound_and_drops_the_oldest(tmp_path: Path) -> None:
-    size = len(json.dumps(KEPT.as_json())) // 5
-    kept = DiskCache(tmp_path / "answers-2" / "s", max_bytes=cache._SHARDS * size * 3)
+    size = len(json.dumps(KEPT.as_json()))
+    kept = DiskCache(tmp_path / "answers-3" / "s", max_bytes=cache._SHARDS * size * 3)
     shard = [number for number in range(3000) if kept._path(question(number)).parent.name == "00"]
     for age, number in enumerate(shard[:20]):
         kept.write({question(number): KEPT})
@@ -294,17 +294,17 @@ def test_a_module_is_checked_before_it_is_kept_and_again_where_others_could_writ
     assert is_tuned(compiled_anew().mod)
     assert is_tuned(compiled_anew().mod)
     assert len(checked) == 1
-    (path,) = (tmp_path / "cache" / "answers-2").glob("*/*/*")
+    (path,) = (tmp_path / "cache" / "answers-3").glob("*/*/*")
     path.chmod(0o666)
     assert is_tuned(compiled_anew().mod)
     assert len(checked) == 1  # the same content, which was applied before
     shutil.rmtree(tmp_path / "cache" / "applied-1")
     assert is_tuned(compiled_anew().mod)
     assert len(checked) == 2
-    shutil.rmtree(tmp_path / "cache" / "answers-2")
+    shutil.rmtree(tmp_path / "cache" / "answers-3")
     service.records[SHASH] = record(module='{"root_index": 1, "nodes": []}')
     assert compiled_anew() is None
-    assert not list((tmp_path / "cache" / "answers-2").glob("*/*/*"))
+    assert not list((tmp_path / "cache" / "answers-3").glob("*/*/*"))
 
 
 def test_a_record_that_is_gone_is_a_miss_and_a_miss_that_was_tuned_a_record(tmp_path: Path) -> None:

@@ -48,6 +48,16 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTexts:
+    """Of a record that was kept: its module, and its trace as `trace_text` writes it."""
+
+    module: str
+    trace: str
+    #: As `Record.is_checked`.
+    are_checked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
     """The service has no record."""
 
@@ -117,11 +127,13 @@ def parse(
     return answers
 
 
-def parse_record(found: Any, tvm_version: str, *, module: str | None = None) -> Record:
-    """BadAnswerError where `found` is no record of this TVM version. `module` is its text, kept apart."""
+def parse_record(found: Any, tvm_version: str, *, kept: KeptTexts | None = None) -> Record:
+    """BadAnswerError where `found`, but for what was kept apart from it, is no record of this TVM version."""
     if not isinstance(found, dict):
         raise BadAnswerError("a record is no object")
-    module, run_secs = module or found.get("module"), found.get("run_secs")
+    if kept is not None:
+        found = found | {"module": kept.module, "trace": _parsed(kept.trace)}
+    module, run_secs = found.get("module"), found.get("run_secs")
     if not isinstance(module, str) or not isinstance(run_secs, list) or "trace" not in found:
         raise BadAnswerError("a record lacks its module, trace or run_secs")
     if found.get("tvm_version") != tvm_version:
@@ -136,17 +148,28 @@ def parse_record(found: Any, tvm_version: str, *, module: str | None = None) -> 
         tvm_version=tvm_version,
         etag=str(found.get("etag") or ""),
         signature=str(found["signature"]) if found.get("signature") else None,
-        content_sha256=_content_sha256(module, found["trace"]),
+        is_checked=kept is not None and kept.are_checked,
+        content_sha256=_content_sha256(module, trace_text(found["trace"]) if kept is None else kept.trace),
     )
 
 
-def _content_sha256(module: str, trace: Any) -> str:
-    """Empty where the trace is none that could be applied."""
+def trace_text(trace: Any) -> str:
+    """Compact, with sorted keys; empty where the trace is none that could be applied."""
     try:
-        text = json.dumps(trace, sort_keys=True, separators=(",", ":"))
+        return json.dumps(trace, sort_keys=True, separators=(",", ":"))
     except (RecursionError, ValueError):
         return ""
-    return hashlib.sha256(f"{module}\n{text}".encode()).hexdigest()
+
+
+def _content_sha256(module: str, trace: str) -> str:
+    return hashlib.sha256(f"{module}\n{trace}".encode()).hexdigest() if trace else ""
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadAnswerError("a record's trace is not JSON") from error
 
 
 def digest(value: Any) -> str:

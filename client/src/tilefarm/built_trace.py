@@ -4,7 +4,7 @@ An apply pass applies the trace itself. Where it is known to apply (tilefarm.pro
 would only double what a hit costs a compile.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
@@ -29,24 +29,33 @@ def exact(steps: Any) -> Any:
 
 def built(steps: Any) -> Any:
     """Of the JSON of a checked trace. TraceError where it names what it did not define."""
-    from tvm.s_tir.schedule import Instruction, LoopRV, SBlockRV, Trace
-    from tvm.tirx import Var
+    from tvm.s_tir.schedule import Instruction, Trace
 
-    # TVM names blocks, loops and integers by their first letters.
-    makers: dict[str, Callable[[str], Any]] = {
-        "b": lambda _: SBlockRV(),
-        "l": lambda _: LoopRV(),
-        "v": lambda name: Var(name, "int32"),
-    }
     variables: dict[str, Any] = {"None": None}
     instructions = []
     for kind, inputs, attributes, outputs in steps[0]:
         given = [_input(value, variables) for value in inputs]
-        made = [makers[name[0]](name) for name in outputs]
+        made = [_variable(name) for name in outputs]
         variables.update(zip(outputs, made, strict=True))
         fixed = [_index_map(value, variables) if _is_map(value) else value for value in attributes]
         instructions.append(Instruction(_kind(kind), given, fixed, made))
     return Trace(instructions, {instructions[index]: decision for index, decision in steps[1]})
+
+
+@lru_cache(maxsize=4096)
+def _variable(name: str) -> Any:
+    """Traces may share them: a schedule that a trace is applied to makes its own."""
+    from tvm.s_tir.schedule import LoopRV, SBlockRV
+    from tvm.tirx import Var
+
+    # TVM names blocks, loops and integers by their first letters.
+    match name[0]:
+        case "b":
+            return SBlockRV()
+        case "l":
+            return LoopRV()
+        case _:
+            return Var(name, "int32")
 
 
 @lru_cache(maxsize=256)
@@ -57,21 +66,19 @@ def _kind(name: str) -> Any:
 
 
 def _input(value: Any, variables: dict[str, Any]) -> Any:
-    if isinstance(value, list):
-        return [_input(each, variables) for each in value]
-    if not isinstance(value, str):
-        return value
-    if value.startswith('"'):
-        return value[1:-1]
-    if _is_map(value):
-        return _index_map(value, variables)
-    if value not in variables:
+    if isinstance(value, str):
+        if value in variables:
+            return variables[value]
+        if value[:1] == '"':
+            return value[1:-1]
+        if _is_map(value):
+            return _index_map(value, variables)
         raise TraceError(f"{value!r} is not defined")
-    return variables[value]
+    return [_input(each, variables) for each in value] if isinstance(value, list) else value
 
 
 def _is_map(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("{")
+    return isinstance(value, str) and value[:1] == "{"
 
 
 def _index_map(text: str, variables: Collection[str]) -> Any:

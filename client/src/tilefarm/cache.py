@@ -12,21 +12,20 @@ import logging
 import os
 import re
 import time
-import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tilefarm import graph
 from tilefarm import target as targets
-from tilefarm.answers import Missing, Record, parse_record
+from tilefarm.answers import KeptTexts, Missing, Record, parse_record, trace_text
 from tilefarm.errors import BadAnswerError, TargetError
 from tilefarm.kept_misses import KeptMisses
-from tilefarm.whole import is_own, write_whole
+from tilefarm.whole import is_own, read_whole, write_whole
 
 DEFAULT_MAX_BYTES = 256 << 20
-#: No single answer is larger, inflated: what a file says is not believed.
+#: No single answer is larger.
 _MAX_ANSWER_BYTES = 64 << 20
 #: Files are spread over so many directories; each may fill its share of the whole.
 _SHARDS = 64
@@ -49,6 +48,7 @@ class Kept:
 class DiskCache:
     def __init__(self, directory: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._directory = directory
+        self._folder = str(directory)
         self._misses = KeptMisses(directory / "misses")
         self._shard_bytes = max_bytes // _SHARDS
 
@@ -56,23 +56,24 @@ class DiskCache:
     def of_service(cls, cache_dir: Path, url: str, *, max_bytes: int = DEFAULT_MAX_BYTES) -> "DiskCache":
         """The answers of one service, apart from those of others."""
         service = hashlib.sha256(url.encode()).hexdigest()[:16]
-        return cls(cache_dir / "answers-2" / service, max_bytes=max_bytes)
+        return cls(cache_dir / "answers-3" / service, max_bytes=max_bytes)
 
     def read(self, question: str, tvm_version: str) -> Kept | None:
         """None where there is no whole, sensible answer of this TVM version."""
-        found = _read(f"{self._directory}/{_shard(question)}/{question}")
+        found = _read(f"{self._folder}/{_shard(question)}/{question}")
         if found is None:
             missed = self._misses.get(question)
             return None if missed is None else _kept(*missed)
-        body, text, stat = found
+        body, texts, stat = found
         if not isinstance(body, dict) or body.get("question") != question:
             return None
         try:
-            record = parse_record(body.get("record"), tvm_version, module=text)
+            # What only this user can have written was checked before it was.
+            kept = KeptTexts(module=texts[0], trace=texts[1], are_checked=is_own(stat))
+            record = parse_record(body.get("record"), tvm_version, kept=kept)
         except BadAnswerError:
             return None
-        # What only this user can have written was checked before it was.
-        return _kept(replace(record, is_checked=is_own(stat)), time.time() - stat.st_mtime)
+        return _kept(record, time.time() - stat.st_mtime)
 
     def write(self, found: Mapping[str, Record | Missing]) -> None:
         """Answers by question; of a record only one whose module is safe to load."""
@@ -81,8 +82,8 @@ class DiskCache:
             if isinstance(answer, Record):
                 if answer.is_checked or graph.is_safe(answer.module):
                     said = answer.as_json()
-                    text = said.pop("module")
-                    self._store(self._path(question), {"question": question, "record": said}, text)
+                    texts = str(said.pop("module")), trace_text(said.pop("trace"))
+                    self._store(self._path(question), {"question": question, "record": said}, texts)
             else:
                 with contextlib.suppress(OSError):
                     self._path(question).unlink(missing_ok=True)
@@ -118,8 +119,8 @@ class DiskCache:
     def _profile_path(self, name: str) -> Path:
         return self._directory / "targets" / name
 
-    def _store(self, path: Path, body: dict[str, Any], module: str = "") -> None:
-        content = _content(body, module)
+    def _store(self, path: Path, body: dict[str, Any], texts: tuple[str, str] = ("", "")) -> None:
+        content = _content(body, texts)
         if len(content) > self._shard_bytes:
             return
         try:
@@ -142,32 +143,33 @@ def _kept(answer: Record | Missing, age_secs: float) -> Kept | None:
 def usage(cache_dir: Path) -> tuple[int, int]:
     """How many answers of all services are kept, and their bytes."""
     count, size_bytes = 0, 0
-    for path in (cache_dir / "answers-2").glob("*/[0-9a-f][0-9a-f]/*"):
+    for path in (cache_dir / "answers-3").glob("*/[0-9a-f][0-9a-f]/*"):
         with contextlib.suppress(OSError):
             size_bytes += path.stat().st_size
             count += 1
     return count, size_bytes
 
 
-def _content(body: dict[str, Any], module: str) -> bytes:
-    """A line of JSON, and a module's text as it is: it would be most of what there is to parse."""
-    lines = f"{json.dumps(body, separators=(',', ':'))}\n{module}"
-    content = zlib.compress(lines.encode(), 1)
+def _content(body: dict[str, Any], texts: tuple[str, str]) -> bytes:
+    """A line of JSON; then the texts of a trace and a module, which would be most of what there is to parse.
+
+    Not compressed: a compile that finds it here would wait for that.
+    """
+    module, trace = texts
+    content = f"{json.dumps(body, separators=(',', ':'))}\n{trace}\n{module}".encode()
     return hashlib.sha256(content).digest() + content
 
 
-def _read(path: str | Path) -> tuple[Any, str, os.stat_result] | None:
-    """What a file holds, and the module's text; None where it is not there, torn, or no such file."""
+def _read(path: str | Path) -> tuple[Any, tuple[str, str], os.stat_result] | None:
+    """What a file holds, texts apart; None where it is not there, torn, or no such file."""
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a compile waits: no Path is made
-            stat = os.fstat(file.fileno())
-            content = file.read()
+        found, stat = read_whole(path, max_bytes=_MAX_ANSWER_BYTES)
+        content = memoryview(found)
         if hashlib.sha256(content[_DIGEST_BYTES:]).digest() != content[:_DIGEST_BYTES]:
             return None
-        inflater = zlib.decompressobj()
-        body, _, module = inflater.decompress(content[_DIGEST_BYTES:], _MAX_ANSWER_BYTES).partition(b"\n")
-        return (json.loads(body), module.decode(), stat) if inflater.eof else None
-    except (OSError, zlib.error, ValueError, RecursionError):
+        body, trace, module = str(content[_DIGEST_BYTES:], "utf-8").split("\n", 2)
+        return json.loads(body), (module, trace), stat
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -7,14 +7,15 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
-
-import httpx
+from typing import TYPE_CHECKING, Any, Self
 
 from tilefarm.errors import BadAnswerError, ModuleError
 from tilefarm.http import HttpSession
 from tilefarm.jobs import Job
 from tilefarm.settings import Settings
+
+if TYPE_CHECKING:
+    import httpx
 
 _PAGE_SIZE = 100
 
@@ -38,7 +39,7 @@ class Client:
         token: str | None = None,
         *,
         timeout_secs: float | None = None,
-        transport: httpx.BaseTransport | None = None,
+        transport: "httpx.BaseTransport | None" = None,
     ) -> None:
         self.settings = Settings.load(url=url, token=token, timeout_secs=timeout_secs)
         self.http = HttpSession(
@@ -145,6 +146,10 @@ class Client:
 
     def version(self) -> dict[str, Any]:
         return self.http.get("/v1/version")
+
+    def ready(self) -> None:
+        """Loads what asking needs: so that the first deadline is the service's alone."""
+        self.http.ready()
 
     def lookup(
         self, target: Mapping[str, Any] | str, *, tvm_version: str, workloads: Sequence[str]

@@ -4,8 +4,6 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-import httpx
-
 from tilefarm import lockfile, pairs, summary
 from tilefarm.anchor import ModuleEquality
 from tilefarm.answers import Answering
@@ -24,6 +22,8 @@ from tilefarm.signatures import PublicKeys, Verifier
 from tilefarm.submitting import Submitter
 
 if TYPE_CHECKING:
+    import httpx
+
     from tilefarm.database import RemoteDatabase
 
 #: After a failure nobody waits for the service for so long.
@@ -43,7 +43,7 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
     near: Sequence[NearRule] = (),
     module_equality: ModuleEquality = "structural",
     lock: str | os.PathLike[str] | None = None,
-    transport: httpx.BaseTransport | None = None,
+    transport: "httpx.BaseTransport | None" = None,
 ) -> "RemoteDatabase":
     """A MetaSchedule Database of the service's records: `with tilefarm.connect(url): ...`.
 

@@ -5,67 +5,101 @@ It knows no noun of the service; tilefarm.client does.
 
 import json
 import os
+import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from tilefarm.errors import AuthError, BadAnswerError, ConnectError, DeadlineError, ProblemError
 from tilefarm.version import VERSION
 
-#: No answer is larger; a lookup of a whole model stays far below.
-MAX_ANSWER_BYTES = 256 << 20
+if TYPE_CHECKING:
+    import httpx
+
+#: No answer is larger, inflated; a lookup of a whole model stays far below.
+MAX_ANSWER_BYTES = 32 << 20
 _READ_RETRIES = 1
+_OK, _MULTIPLE, _NOT_MODIFIED = 200, 300, 304
+#: Of lists and objects in an answer, the text of modules included: more would hold up a compile's other
+#: threads while they are parsed.
+_MAX_BRACKETS = 1_500_000
+#: zlib's word for a stream with gzip's header.
+_GZIP_BITS = 31
 #: Shorter than servers keep an idle connection (uvicorn: 5 s), so that none is used while it is being closed.
 _KEEPALIVE_SECS = 3.0
 #: Clients of the process that forked this one; closing them here would close its connections.
-_of_parents: list[httpx.Client] = []
+_of_parents: "list[httpx.Client]" = []
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class HttpSession:
+    """Thread-safe. The first request imports httpx: a compile that asks nothing does not wait for that."""
+
     def __init__(
         self,
         url: str,
         *,
         token: str | None,
         timeout_secs: float,
-        transport: httpx.BaseTransport | None = None,
+        transport: "httpx.BaseTransport | None" = None,
     ) -> None:
         self.url = url
-        headers = {"User-Agent": f"tilefarm/{VERSION}", "Tilefarm-Client-Version": VERSION}
+        self._headers = {
+            "User-Agent": f"tilefarm/{VERSION}",
+            "Tilefarm-Client-Version": VERSION,
+            "Accept-Encoding": "gzip",
+        }
         if token:
-            headers["Authorization"] = f"Bearer {token}"
-        self._make: Callable[[], httpx.Client] = lambda: httpx.Client(
-            base_url=url,
-            headers=headers,
-            timeout=timeout_secs,
-            transport=transport,
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._timeout_secs = timeout_secs
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._made: httpx.Client | None = None
+        self._pid = os.getpid()
+        self._at_end: weakref.finalize[Any, Any] | None = None
+
+    @property
+    def _client(self) -> "httpx.Client":
+        """Build systems fork: connections that are open belong to the parent."""
+        if self._pid != os.getpid():
+            self._lock, self._pid = threading.Lock(), os.getpid()
+            if self._made is not None and self._at_end is not None:
+                self._at_end.detach()
+                _of_parents.append(self._made)
+                self._made = None
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+                self._at_end = weakref.finalize(self, self._made.close)
+            return self._made
+
+    def _make(self) -> "httpx.Client":
+        import httpx
+
+        return httpx.Client(
+            base_url=self.url,
+            headers=self._headers,
+            timeout=self._timeout_secs,
+            transport=self._transport,
             follow_redirects=False,
             limits=httpx.Limits(max_keepalive_connections=4, keepalive_expiry=_KEEPALIVE_SECS),
             # A proxy of the environment cannot reach this machine's own loopback.
-            trust_env=httpx.URL(url).host not in _LOOPBACK,
+            trust_env=urlsplit(self.url).hostname not in _LOOPBACK,
             # Plain HTTP has no certificates: to load those of all authorities takes 20 ms of a process.
-            verify=not url.startswith("http://"),
+            verify=not self.url.startswith("http://"),
         )
-        self._made = self._make()
-        self._pid = os.getpid()
-        self._at_end = weakref.finalize(self, self._made.close)
 
-    @property
-    def _client(self) -> httpx.Client:
-        """Build systems fork: connections that are open belong to the parent."""
-        if self._pid != os.getpid():
-            self._at_end.detach()
-            _of_parents.append(self._made)
-            self._made, self._pid = self._make(), os.getpid()
-            self._at_end = weakref.finalize(self, self._made.close)
-        return self._made
+    def ready(self) -> None:
+        """What takes a process time and is no waiting for the service: libraries, and certificates."""
+        with self._translated():
+            _ = self._client
 
     def close(self) -> None:
-        self._client.close()
+        if self._made is not None and self._pid == os.getpid():
+            self._made.close()
 
     def get(self, path: str, *, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A JSON object; a read that the connection lost is asked once more."""
@@ -112,17 +146,18 @@ class HttpSession:
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         shown = {name: value for name, value in (params or {}).items() if value is not None}
-        request = self._client.build_request(method, path, json=body, params=shown, headers=headers)
-        with self._translated(), self._sent(request) as response:
-            content = _read(response)
-        if response.status_code == httpx.codes.NOT_MODIFIED and headers and "If-None-Match" in headers:
+        with self._translated():
+            request = self._client.build_request(method, path, json=body, params=shown, headers=headers)
+            with self._sent(request) as response:
+                content = _read(response)
+        if response.status_code == _NOT_MODIFIED and headers and "If-None-Match" in headers:
             return {}
-        if response.is_success:
+        if _OK <= response.status_code < _MULTIPLE:
             return _parse(response, content)
         raise _problem(response, content)
 
     @contextmanager
-    def _sent(self, request: httpx.Request) -> Iterator[httpx.Response]:
+    def _sent(self, request: "httpx.Request") -> "Iterator[httpx.Response]":
         response = self._client.send(request, stream=True)
         try:
             yield response
@@ -134,17 +169,24 @@ class HttpSession:
         self, path: str, *, headers: Mapping[str, str], read_timeout_secs: float
     ) -> Iterator[Iterator[str]]:
         """The lines of a stream of events."""
-        timeout = httpx.Timeout(self._client.timeout.connect, read=read_timeout_secs)
-        request = self._client.build_request("GET", path, headers=headers, timeout=timeout)
-        with self._translated(), self._sent(request) as response:
-            if not response.is_success:
-                raise _problem(response, _read(response))
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                raise BadAnswerError(f"GET {path} is no stream of events")
-            yield response.iter_lines()
+        import httpx
+
+        with self._translated():
+            timeout = httpx.Timeout(self._client.timeout.connect, read=read_timeout_secs)
+            plain = {**headers, "Accept-Encoding": "identity"}
+            request = self._client.build_request("GET", path, headers=plain, timeout=timeout)
+            with self._sent(request) as response:
+                if not response.is_success:
+                    raise _problem(response, _read(response))
+                if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                    raise BadAnswerError(f"GET {path} is no stream of events")
+                _refuse_encoding(response, {"identity"})
+                yield response.iter_lines()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
+        import httpx
+
         try:
             yield
         except httpx.TimeoutException as error:
@@ -155,18 +197,51 @@ class HttpSession:
             raise BadAnswerError(f"{self.url}: {error}") from error
 
 
-def _read(response: httpx.Response) -> bytes:
+def _read(response: "httpx.Response") -> bytes:
+    """The body, inflated here: a kilobyte may unfold to a megabyte, and what is inflated twice to more."""
+    if response.is_stream_consumed:  # by a transport that answers out of memory
+        return _bounded(response, [response.content])
+    if _refuse_encoding(response, {"identity", "gzip"}) == "identity":
+        return _bounded(response, response.iter_raw())
+    inflater = zlib.decompressobj(_GZIP_BITS)
     content = bytearray()
-    for chunk in response.iter_bytes():
-        content += chunk
-        if len(content) > MAX_ANSWER_BYTES:
-            raise BadAnswerError(f"{response.url.path} answers more than {MAX_ANSWER_BYTES} bytes")
+    try:
+        for chunk in response.iter_raw():
+            content += inflater.decompress(chunk, MAX_ANSWER_BYTES + 1 - len(content))
+            _refuse_length(response, len(content))
+    except zlib.error as error:
+        raise BadAnswerError(f"{response.url.path} answers what is not gzip: {error}") from error
+    if not inflater.eof:
+        raise BadAnswerError(f"{response.url.path} answers less than a whole body")
     return bytes(content)
 
 
-def _parse(response: httpx.Response, content: bytes) -> dict[str, Any]:
+def _refuse_encoding(response: "httpx.Response", known: set[str]) -> str:
+    """The body's encoding; BadAnswerError where it is none that was asked for, or several."""
+    encoding = response.headers.get("content-encoding", "").strip().lower() or "identity"
+    if encoding not in known:
+        raise BadAnswerError(f"{response.url.path} answers in the encoding {encoding!r:.60}")
+    return str(encoding)
+
+
+def _bounded(response: "httpx.Response", chunks: Iterable[bytes]) -> bytes:
+    content = bytearray()
+    for chunk in chunks:
+        content += chunk
+        _refuse_length(response, len(content))
+    return bytes(content)
+
+
+def _refuse_length(response: "httpx.Response", size_bytes: int) -> None:
+    if size_bytes > MAX_ANSWER_BYTES:
+        raise BadAnswerError(f"{response.url.path} answers more than {MAX_ANSWER_BYTES} bytes")
+
+
+def _parse(response: "httpx.Response", content: bytes) -> dict[str, Any]:
     if not content:
         return {}
+    if content.count(b"[") + content.count(b"{") > _MAX_BRACKETS:
+        raise BadAnswerError(f"{response.url.path} answers more than any service says")
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -177,7 +252,7 @@ def _parse(response: httpx.Response, content: bytes) -> dict[str, Any]:
     return answer
 
 
-def _problem(response: httpx.Response, content: bytes) -> AuthError | ProblemError | BadAnswerError:
+def _problem(response: "httpx.Response", content: bytes) -> AuthError | ProblemError | BadAnswerError:
     try:
         problem = json.loads(content)
     except (ValueError, RecursionError):

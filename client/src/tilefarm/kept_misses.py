@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from tilefarm.answers import Missing
-from tilefarm.whole import write_whole
+from tilefarm.whole import read_whole, write_whole
 
 #: Those that were confirmed last stay.
 _MAX_KEPT = 1_000
 _MAX_NEAREST_CHARS = 500
 _DIGEST_BYTES = 32
+_MAX_FILE_BYTES = 4 << 20
 _log = logging.getLogger("tilefarm")
 
 
@@ -63,7 +64,8 @@ class KeptMisses:
             stat = self._path.stat()
             version = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if self._read is None or self._read[0] != version:
-                self._read = (version, _parsed(self._path.read_bytes()))
+                content, _ = read_whole(self._path, max_bytes=_MAX_FILE_BYTES)
+                self._read = (version, _parsed(content))
         except OSError:
             return {}
         return self._read[1]

@@ -16,7 +16,7 @@ from tilefarm.answers import Answer, Record, Unanswered, batch_etag, parse, ques
 from tilefarm.breaker import CircuitBreaker
 from tilefarm.cache import DiskCache, Kept
 from tilefarm.deadline import call_within
-from tilefarm.errors import ServiceError
+from tilefarm.errors import DeadlineError, ServiceError
 
 #: The service is asked for so many workloads at once.
 _CHUNK = 200
@@ -30,6 +30,10 @@ USABLE_SECS = 7 * 86_400.0
 
 class Asking(Protocol):
     """What a Lookups asks of the service; tilefarm.client.Client, or a test's."""
+
+    def ready(self) -> None:
+        """Does what takes time and is no waiting for the service."""
+        ...
 
     def lookup(
         self, target: Mapping[str, Any] | str, *, tvm_version: str, workloads: Sequence[str]
@@ -153,6 +157,9 @@ class Lookups:
         patience_secs = self._breaker.patience_secs(self._timeout_secs)
         began = self._now()
         try:
+            service.ready()
+            timeout_secs += self._now() - began
+            began = self._now()
             answers, confirmed = call_within(
                 lambda: self._answered(service, batch),
                 timeout_secs=max(min(timeout_secs, patience_secs), 0.0),
@@ -169,10 +176,22 @@ class Lookups:
         body = _request(service, batch)
         answers: Mapping[str, Answer] = {shash: kept.answer for shash, kept in batch.kept.items()}
         if body is not None:
-            answers = _checked(parse(body, batch.target, batch.tvm_version, batch.shashes))
+            found = parse(body, batch.target, batch.tvm_version, batch.shashes)
+            answers = {shash: self._checked(answer, began) for shash, answer in found.items()}
         if self._now() - began <= self._timeout_secs:
             self._breaker.succeeded()
         return answers, body is None
+
+    def _checked(self, answer: Answer, began: float) -> Answer:
+        """Once for each module, however often and by however many processes it will be loaded from the cache.
+
+        DeadlineError where whoever asked has gone on: its compile needs the processor.
+        """
+        if not isinstance(answer, Record):
+            return answer
+        if self._now() - began > self._timeout_secs:
+            raise DeadlineError("the answer took too long to check")
+        return replace(answer, is_checked=graph.is_safe(answer.module))
 
     def _keep(self, batch: _Batch, answers: Mapping[str, Answer], *, confirmed: bool) -> None:
         found = {
@@ -194,16 +213,6 @@ class Lookups:
         until = float("inf") if isinstance(answer, Record) else self._now() + miss_secs
         with self._lock:
             self._known[question] = (until, answer)
-
-
-def _checked(answers: Mapping[str, Answer]) -> dict[str, Answer]:
-    """Once for each module, however often and by however many processes it will be loaded from the cache."""
-    return {
-        shash: replace(answer, is_checked=graph.is_safe(answer.module))
-        if isinstance(answer, Record)
-        else answer
-        for shash, answer in answers.items()
-    }
 
 
 def _request(service: Asking, batch: _Batch) -> Mapping[str, Any] | None:

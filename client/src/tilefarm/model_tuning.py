@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
 from tilefarm import module, stock, tune
 from tilefarm.client import Client, Limits
 from tilefarm.errors import ModuleError, ProblemError
@@ -18,6 +16,8 @@ from tilefarm.extraction import PIPELINES, ExtractedTask, extract
 from tilefarm.jobs import Job
 
 if TYPE_CHECKING:
+    import httpx
+
     from tilefarm.database import RemoteDatabase
 
 #: The names of more tasks than this would hide the cause.
@@ -52,7 +52,7 @@ def tune_relax(  # noqa: PLR0913 - stock's own list of arguments, and ours behin
     name: str | None = None,
     priority: int = 0,
     options: Mapping[str, Any] | None = None,
-    transport: httpx.BaseTransport | None = None,
+    transport: "httpx.BaseTransport | None" = None,
 ) -> "RemoteDatabase":
     """Tunes a Relax model on the service, and returns its records as a Database for `compile_relax`.
 

@@ -43,6 +43,8 @@ class NearHit:
 class NearAsking(Protocol):
     """What is asked of the service; tilefarm.client.Client, or a test's."""
 
+    def ready(self) -> None: ...
+
     def lookup_near(
         self,
         target: Mapping[str, Any],
@@ -80,6 +82,8 @@ class NearHits:
         if new and not self._breaker.remaining_secs():
             began = time.monotonic()
             try:
+                self._service.ready()
+                began = time.monotonic()
                 found = self._fetch(target, tvm_version, new)
             except ServiceError:
                 self._breaker.failed(waited_secs=time.monotonic() - began)

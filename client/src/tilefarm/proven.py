@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilefarm.version import VERSION
-from tilefarm.whole import is_own, write_whole
+from tilefarm.whole import is_own, read_whole, write_whole
 
 #: Those that were noted last stay; a line has 65 bytes.
 _MAX_KEPT = 4_096
@@ -86,12 +86,10 @@ class Proven:
 def _read(path: Path) -> set[str]:
     """A torn line names no record, and costs the next one."""
     try:
-        with path.open("rb") as file:
-            if not is_own(os.fstat(file.fileno())):
-                return set()
-            return set(file.read(2 * _MAX_KEPT * _LINE_BYTES).decode("ascii", "replace").split("\n")) - {""}
+        content, stat = read_whole(path, max_bytes=2 * _MAX_KEPT * _LINE_BYTES)
     except OSError:
         return set()
+    return set(content.decode("ascii", "replace").split("\n")) - {""} if is_own(stat) else set()
 
 
 def _tvm() -> str:
@@ -100,7 +98,13 @@ def _tvm() -> str:
     import tvm_ffi
     from tvm.libinfo import package_lib_paths
 
-    libraries = sorted(path for folder in package_lib_paths() for path in Path(folder).glob("libtvm*"))
-    stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in libraries]
+    libraries = sorted(
+        entry.path
+        for folder in package_lib_paths()
+        if folder.is_dir()
+        for entry in os.scandir(folder)
+        if entry.name.startswith("libtvm")
+    )
+    stats = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in libraries]  # noqa: PTH116
     said = repr((VERSION, tvm.__version__, tvm_ffi.__version__, stats))
     return hashlib.sha256(said.encode()).hexdigest()[:16]

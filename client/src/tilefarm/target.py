@@ -48,8 +48,20 @@ def canonical(target: Mapping[str, Any]) -> dict[str, Any]:
     return _KINDS[kind](target)
 
 
+class _Keyed(dict[str, Any]):
+    """A canonical target that is asked for again and again; nobody changes it."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, target: Mapping[str, Any]) -> None:
+        super().__init__(target)
+        self.key = key(target)
+
+
 def key(canonical_target: Mapping[str, Any]) -> str:
     """SHA-256 (hex) of the canonical form as compact JSON with sorted keys."""
+    if isinstance(canonical_target, _Keyed):
+        return canonical_target.key
     text = json.dumps(canonical_target, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -134,14 +146,14 @@ def _show(value: Any) -> str:
 
 
 def of_tvm(target: Any) -> dict[str, Any]:
-    """The canonical form of a `tvm.target.Target`."""
-    return dict(_of_handle(target))
+    """The canonical form of a `tvm.target.Target`, for reading."""
+    return _of_handle(target)
 
 
 @lru_cache(maxsize=64)
-def _of_handle(target: Any) -> dict[str, Any]:
+def _of_handle(target: Any) -> _Keyed:
     """A compile asks with one target for all of its functions. TVM's objects are equal where they are one."""
-    return canonical(plain(target.export()))
+    return _Keyed(canonical(plain(target.export())))
 
 
 def plain(value: Any) -> Any:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import httpx
-
 from tilefarm import module, pairs, space, stock
 from tilefarm import target as targets
 from tilefarm.client import Client, Limits
@@ -23,6 +21,8 @@ from tilefarm.jobs import Job
 from tilefarm.progress import ProgressLine, describe
 
 if TYPE_CHECKING:
+    import httpx
+
     from tilefarm.database import RemoteDatabase
 
 DEFAULT_SPACE, NAMED_SPACES = space.DEFAULT, space.NAMED
@@ -54,7 +54,7 @@ def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind 
     name: str | None = None,
     priority: int = 0,
     options: Mapping[str, Any] | None = None,
-    transport: httpx.BaseTransport | None = None,
+    transport: "httpx.BaseTransport | None" = None,
 ) -> "RemoteDatabase":
     """Tunes every PrimFunc of `mod` on the service, and returns its records as a Database.
 
@@ -103,7 +103,7 @@ def tuned(
     *,
     url: str | None,
     token: str | None,
-    transport: httpx.BaseTransport | None,
+    transport: "httpx.BaseTransport | None",
 ) -> "RemoteDatabase":
     """Follows a job to its end; then the Database that has its records."""
     _follow(job, Path(work_dir) / "logs" / "tilefarm.log", sys.stderr)

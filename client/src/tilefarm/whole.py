@@ -21,6 +21,16 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
+def read_whole(path: str | Path, *, max_bytes: int) -> tuple[bytes, os.stat_result]:
+    """The content, cut off there, and what the file is. Raises OSError, and never waits for a pipe."""
+    with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+        return file.read(max_bytes), os.fstat(file.fileno())
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def is_own(stat: os.stat_result) -> bool:
     """Whether nobody but this user can have written a file."""
     owner = os.geteuid() if hasattr(os, "geteuid") else None

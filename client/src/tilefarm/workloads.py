@@ -22,12 +22,15 @@ class _Known:
     #: They are held so that no other object gets their addresses; TVM copies before it changes what is held.
     body: Any
     params: Any
+    attrs: Any
     module: Any
     shash: str
 
     def is_of(self, func: Any) -> bool:
         same = zip(self.params, func.params, strict=True)
-        return bool(self.body.same_as(func.body)) and all(mine.same_as(theirs) for mine, theirs in same)
+        if not self.body.same_as(func.body) or not all(mine.same_as(theirs) for mine, theirs in same):
+            return False
+        return bool(self.attrs.same_as(func.attrs)) or _meaning(self.attrs) == _meaning(func.attrs)
 
 
 class RecentWorkloads:
@@ -54,7 +57,8 @@ class RecentWorkloads:
                 self._known.move_to_end(key)
         if known is None or not known.is_of(func):
             canonical = module.canonical(func)
-            known = _Known(func.body, func.params, canonical, module.structural_hash(canonical))
+            shash = module.structural_hash(canonical)
+            known = _Known(func.body, func.params, func.attrs, canonical, shash)
             with self._lock:
                 self._known[key] = known
                 if len(self._known) > _KEPT:
@@ -63,6 +67,9 @@ class RecentWorkloads:
 
 
 def _key(func: Any) -> Hashable:
-    attrs = func.attrs.items() if func.attrs else ()
-    meaning = sorted((str(name), str(value)) for name, value in attrs if name not in _WITHOUT_MEANING)
-    return (hash(func.body), *(hash(param) for param in func.params), *meaning)
+    return (hash(func.body), *(hash(param) for param in func.params))
+
+
+def _meaning(attrs: Any) -> list[tuple[str, str]]:
+    found = ((str(name), str(value)) for name, value in (attrs.items() if attrs else ()))
+    return sorted(pair for pair in found if pair[0] not in _WITHOUT_MEANING)

@@ -4,8 +4,7 @@ import argparse
 import functools
 import sys
 from collections.abc import Sequence
-
-import httpx
+from typing import TYPE_CHECKING
 
 from tilefarm.cli import (
     coverage,
@@ -40,6 +39,9 @@ from tilefarm.errors import (
 )
 from tilefarm.version import VERSION
 
+if TYPE_CHECKING:
+    import httpx
+
 _EXITS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Exit], ...] = (
     ((ConnectError, DeadlineError), Exit.UNREACHABLE),
     ((ProblemError, AuthError), Exit.REFUSED),
@@ -50,7 +52,7 @@ _EXITS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Exit], ...] =
 )
 
 
-def main(argv: Sequence[str] | None = None, *, transport: httpx.BaseTransport | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, transport: "httpx.BaseTransport | None" = None) -> int:
     arguments = _parser().parse_args(argv)
     arguments.connect = functools.partial(
         Client, arguments.url, arguments.token, timeout_secs=arguments.timeout_secs, transport=transport
