@@ -1,10 +1,10 @@
-"""Attempts: the deliveries of a trial, from its dispatch to its outcome, each step one compare-and-set.
+"""Attempts: the deliveries of a trial, from its dispatch to its end where nobody told an outcome.
 
-An outcome counts only for (trial, attempt, dispatched): a late, doubled or reordered one changes nothing.
-Locks are always taken in the order search, job, trial.
+Each step is one compare-and-set; what workers report is in db/reports.py. Locks are always taken in the order
+search, job, trial.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from db.clock import utc_now
 from db.rowcount import changed
 from db.states import JobState, Outcome, Purpose, TrialState, WorkerRole
-from db.tables import JobRow, SearchRow, TrialRow
+from db.tables import JobRow, TrialRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,40 +29,6 @@ class TakenTrial:
     incumbent_record_id: int | None
     #: What a build worker made of it (workers.messages.Built as JSON).
     built: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """An outcome, ready for its row."""
-
-    trial_id: int
-    attempt: int
-    worker_id: str
-    outcome: Outcome
-    run_secs: Sequence[float] | None
-    latency_secs: float | None
-    incumbent_run_secs: Sequence[float] | None
-    error: str | None
-    stage_secs: Mapping[str, float]
-    device_class: str
-    tvm_version: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialPlace:
-    """Where a trial belongs."""
-
-    id: int
-    search_id: int
-    job_id: str
-    purpose: Purpose
-    target_id: int
-    owner: str
-    #: Of its search, as it was when this was read: it only ever falls.
-    best_latency_secs: float | None
-    task_id: int
-    #: Of a trial that is built and not yet measured.
-    stage_secs: Mapping[str, float]
 
 
 def dispatch(
@@ -82,7 +48,10 @@ def dispatch(
     """
     built = {WorkerRole.BUILD: TrialRow.built.is_(None), WorkerRole.MEASURE: TrialRow.built.is_not(None)}
     ready = (
-        select(TrialRow.id, TrialRow.started_attempts)
+        select(
+            *(TrialRow.id, TrialRow.attempt, TrialRow.started_attempts, TrialRow.task_id),
+            *(TrialRow.trace_z, TrialRow.incumbent_record_id, TrialRow.built),
+        )
         .where(
             TrialRow.search_id == search_id,
             TrialRow.job_id == job_id,
@@ -96,13 +65,12 @@ def dispatch(
         .with_for_update(of=TrialRow)
     )
     rows = session.execute(ready).all()
-    fresh = [row.id for row in rows if not row.started_attempts]
-    ids = fresh or [row.id for row in rows[:1]]
-    if not ids:
+    taken = [row for row in rows if not row.started_attempts] or rows[:1]
+    if not taken:
         return []
-    session.execute(
+    dispatched = (
         update(TrialRow)
-        .where(TrialRow.id.in_(ids), TrialRow.state == TrialState.QUEUED)
+        .where(TrialRow.id.in_([row.id for row in taken]), TrialRow.state == TrialState.QUEUED)
         .values(
             state=TrialState.DISPATCHED,
             attempt=TrialRow.attempt + 1,
@@ -112,83 +80,20 @@ def dispatch(
             dispatched_at=utc_now(),
             deadline_at=utc_now(offset_secs=deadline_secs),
         )
-        .execution_options(synchronize_session=False)
     )
-    return _taken(session, ids, chunk_id)
-
-
-def places(session: Session, trial_ids: Collection[int]) -> list[TrialPlace]:
-    columns = (TrialRow.id, TrialRow.search_id, TrialRow.job_id, TrialRow.task_id, TrialRow.purpose)
-    statement = (
-        select(
-            *columns,
-            TrialRow.stage_secs,
-            TrialRow.built.is_not(None).label("is_built"),
-            SearchRow.target_id,
-            SearchRow.best_latency_secs,
-            JobRow.owner,
-        )
-        .join(SearchRow, SearchRow.id == TrialRow.search_id)
-        .join(JobRow, JobRow.id == TrialRow.job_id)
-        .where(TrialRow.id.in_(trial_ids))
-    )
+    changed(session, dispatched)
     return [
-        TrialPlace(
+        TakenTrial(
             id=row.id,
-            search_id=row.search_id,
-            job_id=row.job_id,
+            attempt=row.attempt + 1,
             task_id=row.task_id,
-            purpose=Purpose(row.purpose),
-            target_id=row.target_id,
-            owner=row.owner,
-            best_latency_secs=row.best_latency_secs,
-            stage_secs=(row.stage_secs or {}) if row.is_built else {},
+            purpose=purpose,
+            trace_z=row.trace_z or b"",
+            incumbent_record_id=row.incumbent_record_id,
+            built=row.built,
         )
-        for row in session.execute(statement)
+        for row in sorted(taken, key=lambda row: row.id)
     ]
-
-
-def record_started(session: Session, trial_id: int, *, attempt: int, worker_id: str) -> bool:
-    """A worker began this attempt; a doubled notice counts once."""
-    statement = _of_attempt(trial_id, attempt).where(TrialRow.worker_id.is_(None))
-    started = {"worker_id": worker_id, "started_attempts": TrialRow.started_attempts + 1}
-    return changed(session, statement.values(started)) == 1
-
-
-def record_outcome(session: Session, measured: Measured) -> bool:
-    """Compare-and-set on (trial, attempt, dispatched); False for a late or doubled outcome."""
-    statement = _of_attempt(measured.trial_id, measured.attempt).values(
-        state=TrialState.DONE,
-        worker_id=measured.worker_id,
-        outcome=measured.outcome,
-        run_secs=_floats(measured.run_secs),
-        latency_secs=measured.latency_secs,
-        incumbent_run_secs=_floats(measured.incumbent_run_secs),
-        error=measured.error,
-        stage_secs=dict(measured.stage_secs),
-        device_class=measured.device_class,
-        tvm_version=measured.tvm_version,
-        built=None,
-        done_at=utc_now(),
-    )
-    return changed(session, statement) == 1
-
-
-def note_latency(session: Session, place: TrialPlace, latency_secs: float) -> None:
-    """An OK trial's latency: the search's untuned one, or, where it is an improvement, its best."""
-    search = update(SearchRow).where(SearchRow.id == place.search_id)
-    if place.purpose is Purpose.BASELINE:
-        changed(session, search.values(untuned_latency_secs=latency_secs))
-    elif place.purpose is Purpose.SEARCH and _may_improve(place, latency_secs):
-        worse = SearchRow.best_latency_secs.is_(None) | (SearchRow.best_latency_secs > latency_secs)
-        best = search.where(worse).values(best_latency_secs=latency_secs, best_trial_id=place.id)
-        if changed(session, best):
-            changed(session, update(TrialRow).where(TrialRow.id == place.id).values(improved=True))
-
-
-def _may_improve(place: TrialPlace, latency_secs: float) -> bool:
-    """Most do not, and need no statement; of those that may, the row decides."""
-    return place.best_latency_secs is None or latency_secs < place.best_latency_secs
 
 
 def ring_again(session: Session, trial_id: int, *, attempt: int, counts: bool = True) -> bool:
@@ -215,34 +120,6 @@ def give_up(session: Session, trial_id: int, *, attempt: int, error: str) -> boo
     return changed(session, statement) == 1
 
 
-def _taken(session: Session, ids: Collection[int], chunk_id: str) -> list[TakenTrial]:
-    statement = (
-        select(
-            TrialRow.id,
-            TrialRow.attempt,
-            TrialRow.task_id,
-            TrialRow.purpose,
-            TrialRow.trace_z,
-            TrialRow.incumbent_record_id,
-            TrialRow.built,
-        )
-        .where(TrialRow.id.in_(ids), TrialRow.chunk_id == chunk_id)
-        .order_by(TrialRow.id)
-    )
-    return [
-        TakenTrial(
-            id=row.id,
-            attempt=row.attempt,
-            task_id=row.task_id,
-            purpose=Purpose(row.purpose),
-            trace_z=row.trace_z or b"",
-            incumbent_record_id=row.incumbent_record_id,
-            built=row.built,
-        )
-        for row in session.execute(statement)
-    ]
-
-
 def _of_attempt(trial_id: int, attempt: int) -> Update:
     return update(TrialRow).where(
         TrialRow.id == trial_id, TrialRow.attempt == attempt, TrialRow.state == TrialState.DISPATCHED
@@ -255,7 +132,3 @@ def _running_job(job_id: str) -> Any:
         .where(JobRow.id == job_id, JobRow.state == JobState.RUNNING, JobRow.desired_state == "running")
         .exists()
     )
-
-
-def _floats(secs: Sequence[float] | None) -> list[float] | None:
-    return None if secs is None else list(secs)

@@ -6,9 +6,9 @@ no row. Nothing here decides what to measure.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from db.clock import utc_now
@@ -17,6 +17,10 @@ from db.states import JobState, SearchState, TaskState
 from db.tables import JobRow, SearchRow, TargetRow, TaskRow, WorkloadRow
 
 _OPEN_TASKS = (TaskState.QUEUED, TaskState.RUNNING)
+_SEARCHES = cast("Table", SearchRow.__table__)
+_SET_STAGE_SECS = (
+    update(_SEARCHES).where(_SEARCHES.c.id == bindparam("search")).values(stage_secs=bindparam("stages"))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,14 +125,8 @@ def release_lease(session: Session, lease: Lease) -> None:
 
 def fence(session: Session, lease: Lease) -> bool:
     """Lock the search's row for this transaction; False where the lease is no longer held."""
-    statement = update(SearchRow).where(_held(lease)).values(lease_epoch=SearchRow.lease_epoch)
-    return changed(session, statement) == 1
-
-
-def lock_searches(session: Session, search_ids: Collection[int]) -> None:
-    """Lock search rows in the order of their ids, before any trial of theirs is written."""
-    statement = select(SearchRow.id).where(SearchRow.id.in_(search_ids)).order_by(SearchRow.id)
-    session.execute(statement.with_for_update()).all()
+    held = select(SearchRow.id).where(_held(lease)).with_for_update()
+    return session.execute(held).first() is not None
 
 
 def read_searches(session: Session, search_ids: Collection[int]) -> dict[int, Search]:
@@ -184,13 +182,18 @@ def revive_failed(session: Session, job_id: str) -> list[int]:
     return search_ids
 
 
-def add_stage_secs(session: Session, search_id: int, stage_secs: Mapping[str, float]) -> None:
-    """Add seconds by stage to what the search has spent; takes the row's lock."""
-    locked = select(SearchRow.stage_secs).where(SearchRow.id == search_id).with_for_update()
-    spent = dict(session.scalars(locked).one())
-    for stage, secs in stage_secs.items():
-        spent[stage] = round(spent.get(stage, 0.0) + secs, 6)
-    session.execute(update(SearchRow).where(SearchRow.id == search_id).values(stage_secs=spent))
+def add_stage_secs(session: Session, spent: Mapping[int, Mapping[str, float]]) -> None:
+    """Add seconds by stage to what searches have spent; takes their rows' locks, by id."""
+    if not spent:
+        return
+    locked = select(SearchRow.id, SearchRow.stage_secs).where(SearchRow.id.in_(spent))
+    rows = session.execute(locked.order_by(SearchRow.id).with_for_update()).all()
+    sums = [{"search": row.id, "stages": _added(row.stage_secs, spent[row.id])} for row in rows]
+    session.execute(_SET_STAGE_SECS, sums)
+
+
+def _added(secs: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    return {**secs, **{stage: round(secs.get(stage, 0.0) + more[stage], 6) for stage in more}}
 
 
 def _needed(statement: Select[Any]) -> Select[Any]:

@@ -21,13 +21,14 @@ HALF_LIFE_SECS = 300.0
 def add_usage(session: Session, spent_secs: Mapping[tuple[str, int], float]) -> None:
     """Add device-seconds by (owner, target). Its rows are locked last of all, in one order."""
     for owner, target_id in sorted(spent_secs):
-        values = {"owner": owner, "target_id": target_id, "device_secs": 0.0, "as_of": utc_now()}
-        insert_unless_there(session, UsageRow, values, unique=["owner", "target_id"])
         which = (UsageRow.owner == owner, UsageRow.target_id == target_id)
-        held = session.execute(
-            select(UsageRow.device_secs, secs_since(UsageRow.as_of)).where(*which).with_for_update()
-        ).one()
-        secs = faded(held[0], held[1]) + spent_secs[owner, target_id]
+        held = select(UsageRow.device_secs, secs_since(UsageRow.as_of)).where(*which).with_for_update()
+        found = session.execute(held).first()
+        if found is None:
+            values = {"owner": owner, "target_id": target_id, "device_secs": 0.0, "as_of": utc_now()}
+            insert_unless_there(session, UsageRow, values, unique=["owner", "target_id"])
+            found = session.execute(held).one()
+        secs = faded(found[0], found[1]) + spent_secs[owner, target_id]
         changed(session, update(UsageRow).where(*which).values(device_secs=secs, as_of=utc_now()))
 
 

@@ -5,9 +5,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Boolean, Select, Table, bindparam, case, or_, select, update
 from sqlalchemy.orm import Session
 
 from db.clock import secs_since, utc_now
@@ -17,6 +17,35 @@ from db.states import DesiredState, TrialState, WorkerRole, WorkerState
 from db.tables import JobRow, SearchRow, TargetRow, TrialRow
 
 _MOST_BUILDERS = 16
+_WORKERS = cast("Table", WorkerRow.__table__)
+# Made once: heartbeats are most of what the API is asked.
+_BEAT = (
+    update(_WORKERS)
+    .where(
+        _WORKERS.c.id == bindparam("worker"),
+        _WORKERS.c.state != WorkerState.LEFT,
+        or_(_WORKERS.c.token_id.is_(None), _WORKERS.c.token_id == bindparam("token")),
+    )
+    .values(
+        heartbeat_at=utc_now(),
+        holding=bindparam("held"),
+        stage_secs=bindparam("stages"),
+        state=case(
+            (bindparam("ailing", type_=Boolean()), WorkerState.QUARANTINED), else_=_WORKERS.c.desired_state
+        ),
+    )
+    .returning(_WORKERS.c.desired_state)
+)
+_WANTED = (
+    select(TrialRow.id, TrialRow.attempt, SearchRow.id, SearchRow.best_latency_secs)
+    .join(JobRow, JobRow.id == TrialRow.job_id)
+    .join(SearchRow, SearchRow.id == TrialRow.search_id)
+    .where(
+        TrialRow.id.in_(bindparam("trial_ids", expanding=True)),
+        TrialRow.state == TrialState.DISPATCHED,
+        JobRow.desired_state == DesiredState.RUNNING,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,28 +131,20 @@ def beat(
     session: Session,
     worker_id: str,
     *,
+    token_id: int,
     holding: Sequence[tuple[int, int]],
     stage_secs: Mapping[str, float],
     quarantined: bool = False,
     facts: Mapping[str, Any] | None = None,
 ) -> WorkerState | None:
-    """Note a heartbeat; the state that is wanted of the worker, or None where it has left or never joined.
+    """Note a heartbeat; the state that is wanted of the worker.
 
-    `facts` are added to the row's, by name. The worker itself knows whether it is quarantined.
+    None where it has left, never joined, or joined with another token than this one. `facts` are added to the
+    row's, by name. The worker itself knows whether it is quarantined.
     """
-    statement = (
-        update(WorkerRow)
-        .where(WorkerRow.id == worker_id, WorkerRow.state != WorkerState.LEFT)
-        .values(
-            heartbeat_at=utc_now(),
-            holding=[list(held) for held in holding],
-            stage_secs=dict(stage_secs),
-            state=WorkerState.QUARANTINED if quarantined else WorkerRow.desired_state,
-        )
-        .returning(WorkerRow.desired_state)
-        .execution_options(synchronize_session=False)
-    )
-    desired = session.scalars(statement).first()
+    told = {"worker": worker_id, "token": token_id, "held": [list(held) for held in holding]}
+    told |= {"stages": dict(stage_secs), "ailing": quarantined}
+    desired = session.scalars(_BEAT, told).first()
     if desired is not None and facts:
         which = WorkerRow.id == worker_id
         known = session.scalars(select(WorkerRow.facts).where(which)).one()
@@ -135,17 +156,8 @@ def orders(session: Session, holding: Sequence[tuple[int, int]]) -> Orders:
     """What a worker that holds these (trial, attempt) is to know."""
     if not holding:
         return Orders(drop=[], best_latency_secs={})
-    statement = (
-        select(TrialRow.id, TrialRow.attempt, SearchRow.id, SearchRow.best_latency_secs)
-        .join(JobRow, JobRow.id == TrialRow.job_id)
-        .join(SearchRow, SearchRow.id == TrialRow.search_id)
-        .where(
-            TrialRow.id.in_({trial_id for trial_id, _ in holding}),
-            TrialRow.state == TrialState.DISPATCHED,
-            JobRow.desired_state == DesiredState.RUNNING,
-        )
-    )
-    found = session.execute(statement).all()
+    held_ids = sorted({trial_id for trial_id, _ in holding})
+    found = session.execute(_WANTED, {"trial_ids": held_ids}).all()
     wanted = {(trial_id, attempt) for trial_id, attempt, _, _ in found}
     return Orders(
         drop=[held for held in holding if held not in wanted],

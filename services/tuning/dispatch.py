@@ -4,9 +4,9 @@ Order and fairness are decided here, on rows. A message that is lost, or sent tw
 attempt on the row fences it, and the reconciler rings again.
 """
 
+import base64
 import secrets
 import statistics
-import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,14 +17,14 @@ from sqlalchemy.orm import Session
 from db import attempts, publishing, searches
 from db.attempts import TakenTrial
 from db.rounds import OpenTrials
-from db.searches import Lease, Search
+from db.searches import Lease, Module, Search
 from db.session import transaction
 from db.states import JobState, Purpose, SearchState, TrialState, WorkerRole
 from services.tuning.ending import baseline_closed
 from services.tuning.errors import LeaseLostError
 from services.tuning.settings import TunerSettings
 from services.tuning.snapshot import Snapshot
-from workers.messages import Built, MeasureChunk, MeasurePolicy, TrialOrder, pack_text
+from workers.messages import Built, MeasureChunk, MeasurePolicy, TrialOrder
 
 #: Baselines and confirmations are few and others wait for them.
 _ORDER = {Purpose.BASELINE: 0, Purpose.CONFIRM: 1, Purpose.SEARCH: 2}
@@ -188,6 +188,7 @@ def take_chunk(
     plan: Plan,
     deadline_secs: float,
     *,
+    module: Module,
     role: WorkerRole = WorkerRole.BOTH,
 ) -> MeasureChunk | None:
     """Commit a chunk as dispatched to workers of a role; None where nothing of it was left to take."""
@@ -207,7 +208,7 @@ def take_chunk(
         )
         if not taken:
             return None
-        return _chunk(session, search, taken, chunk_id, job_id=plan.waiting.job_id, role=role)
+        return _chunk(session, search, taken, chunk_id, module=module, job_id=plan.waiting.job_id, role=role)
 
 
 def hand_back(engine: Engine, chunk: MeasureChunk) -> None:
@@ -238,19 +239,18 @@ def _chunk(
     taken: Sequence[TakenTrial],
     chunk_id: str,
     *,
+    module: Module,
     job_id: str,
     role: WorkerRole,
 ) -> MeasureChunk:
-    module = searches.read_module(session, search.workload_id)
-    incumbents = publishing.record_traces(
-        session, {trial.incumbent_record_id for trial in taken if trial.incumbent_record_id is not None}
-    )
+    named = {trial.incumbent_record_id for trial in taken if trial.incumbent_record_id is not None}
+    incumbents = publishing.record_traces(session, named) if named else {}
     return MeasureChunk(
         chunk_id=chunk_id,
         search_id=search.id,
         job_id=job_id,
         target=dict(search.target),
-        module=pack_text(zlib.decompress(module.module_z).decode()),
+        module=_packed(module.module_z),
         module_sha256=module.sha256,
         policy=MeasurePolicy.from_json(dict(search.policy)),
         trials=tuple(_order(trial, incumbents, role) for trial in taken),
@@ -272,5 +272,5 @@ def _order(trial: TakenTrial, incumbents: Mapping[int, bytes], role: WorkerRole)
 
 
 def _packed(text_z: bytes) -> str:
-    """From a row's zlib to the message's base64 of zlib."""
-    return pack_text(zlib.decompress(text_z).decode())
+    """From a row's zlib to the message's base64 of it."""
+    return base64.b64encode(text_z).decode()

@@ -21,6 +21,7 @@ from services.tuning.dispatch import Fairness, Plan, Waiting
 from services.tuning.errors import BrokerError
 from services.tuning.lanes import Lane, lanes
 from services.tuning.leases import Leases
+from services.tuning.modules import Modules
 from services.tuning.revisions import Revisions
 from services.tuning.settings import TunerSettings
 from services.tuning.shares import Shares
@@ -55,6 +56,7 @@ class Feeder:
         self._revisions = revisions
         self._settings = settings
         self._sent = sent
+        self._modules = Modules(engine)
         self._fairness = Fairness()
         #: In time.monotonic(): when the broker may be tried again.
         self._broker_back_at = 0.0
@@ -143,8 +145,8 @@ class Feeder:
             devices=lane.workers,
             settings=self._settings,
         )
-        lease = self._leases[search.id]
-        chunk = dispatch.take_chunk(self._engine, lease, search, chosen, secs, role=lane.role)
+        lease, module = self._leases[search.id], self._modules.of(search.workload_id)
+        chunk = dispatch.take_chunk(self._engine, lease, search, chosen, secs, module=module, role=lane.role)
         if chunk is None:
             return 0
         try:

@@ -76,7 +76,7 @@ def add_round(engine: Engine, lease: Lease, suggested: Suggested, *, empty_round
         exhausted = not unpaid and (suggested.exhausted or empty)
         if not searches.finish_round(session, lease, round_=suggested.round, exhausted=exhausted):
             raise LeaseLostError(lease.search_id)
-        searches.add_stage_secs(session, lease.search_id, {"search": suggested.search_secs})
+        searches.add_stage_secs(session, {lease.search_id: {"search": suggested.search_secs}})
         return Planned(inserted=len(paid), unpaid=unpaid, jobs=frozenset(task.job_id for task in tasks))
 
 

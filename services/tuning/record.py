@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from db import attempts, building, searches, shares
-from db.attempts import Measured, TrialPlace
+from db.reports import Measured, Reports, TrialPlace
 from db.session import transaction
 from db.states import Outcome
 from services.tuning.dispatch import device_secs
@@ -56,27 +56,33 @@ def read_result(body: bytes | str) -> Result:
 def record(engine: Engine, results: Sequence[Result]) -> set[str]:
     """Write results in one transaction; returns the jobs in which something changed."""
     with transaction(engine) as session:
-        places = {place.id: place for place in attempts.places(session, {r.trial_id for r in results})}
-        searches.lock_searches(session, {place.search_id for place in places.values()})
-        changed: set[str] = set()
-        spent: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        used: dict[tuple[str, int], float] = defaultdict(float)
-        for result in results:
-            place = places.get(result.trial_id)
-            if place is None or not _write(session, place, result):
-                _log.info("result_ignored", **_ids(result, place))
-                continue
-            changed.add(place.job_id)
-            _log.info("result_recorded", **_ids(result, place))
-            if isinstance(result, TrialOutcome | TrialBuilt):
-                for stage, secs in result.stage_secs.items():
-                    spent[place.search_id][stage] += secs
-            if isinstance(result, TrialOutcome):
-                used[place.owner, place.target_id] += device_secs(result.stage_secs)
-        for search_id in sorted(spent):
-            searches.add_stage_secs(session, search_id, spent[search_id])
-        shares.add_usage(session, {whose: secs for whose, secs in used.items() if secs})
-    return changed
+        reports = Reports.open(session, {result.trial_id for result in results})
+        taken = [result for result in results if _take(session, reports, result)]
+        reports.write()
+        _add_up(session, reports.places, taken)
+    return {reports.places[result.trial_id].job_id for result in taken}
+
+
+def _take(session: Session, reports: Reports, result: Result) -> bool:
+    """Whether it changes something."""
+    place = reports.places.get(result.trial_id)
+    taken = place is not None and _report(session, reports, place, result)
+    _log.info("result_recorded" if taken else "result_ignored", **_ids(result, place))
+    return taken
+
+
+def _add_up(session: Session, places: Mapping[int, TrialPlace], taken: Sequence[Result]) -> None:
+    """Seconds by stage of searches, and device-seconds of owners."""
+    spent: dict[int, Counter[str]] = defaultdict(Counter)
+    used: dict[tuple[str, int], float] = defaultdict(float)
+    for result in taken:
+        place = places[result.trial_id]
+        if isinstance(result, TrialOutcome | TrialBuilt):
+            spent[place.search_id].update(result.stage_secs)
+        if isinstance(result, TrialOutcome):
+            used[place.owner, place.target_id] += device_secs(result.stage_secs)
+    searches.add_stage_secs(session, spent)
+    shares.add_usage(session, {whose: secs for whose, secs in used.items() if secs})
 
 
 def measured(result: TrialOutcome, built_secs: Mapping[str, float] | None = None) -> Measured:
@@ -106,23 +112,21 @@ def measured(result: TrialOutcome, built_secs: Mapping[str, float] | None = None
     )
 
 
-def _write(session: Session, place: TrialPlace, result: Result) -> bool:
+def _report(session: Session, reports: Reports, place: TrialPlace, result: Result) -> bool:
+    trial_id, attempt = result.trial_id, result.attempt
     if isinstance(result, TrialStarted):
-        worker_id = _text(result.worker_id, 40)
-        return attempts.record_started(session, result.trial_id, attempt=result.attempt, worker_id=worker_id)
-    if isinstance(result, TrialBuilt):
-        built = dataclasses.asdict(result.built)
-        return building.record_built(
-            session, result.trial_id, attempt=result.attempt, built=built, stage_secs=result.stage_secs
-        )
+        return reports.started(trial_id, attempt=attempt, worker_id=_text(result.worker_id, 40))
+    if isinstance(result, TrialOutcome):
+        return reports.measured(measured(result, place.stage_secs))
+    reports.write()
     if isinstance(result, TrialUnbuilt):
-        return _build_again(session, result)
-    row = measured(result, place.stage_secs)
-    if not attempts.record_outcome(session, row):
-        return False
-    if row.outcome is Outcome.OK and row.latency_secs is not None:
-        attempts.note_latency(session, place, row.latency_secs)
-    return True
+        done = _build_again(session, result)
+    else:
+        built, stage_secs = dataclasses.asdict(result.built), result.stage_secs
+        done = building.record_built(session, trial_id, attempt=attempt, built=built, stage_secs=stage_secs)
+    if done:
+        reports.forget(trial_id)
+    return done
 
 
 def _build_again(session: Session, result: TrialUnbuilt) -> bool:

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import Engine, update
 
 from db import attempts, rounds, trials
-from db.attempts import Measured
 from db.clock import utc_now
 from db.dispatched import dispatched_trials
+from db.reports import Measured, Reports
 from db.session import reading, transaction
 from db.states import Outcome, Purpose, TrialState
 from db.tables import JobRow, SearchRow, TrialRow
@@ -43,7 +43,18 @@ class Farm:
 
     def record(self, trial_id: int, *, attempt: int = 1, secs: float = 0.001) -> bool:
         with transaction(self.engine) as session:
-            return attempts.record_outcome(session, measured(trial_id, attempt=attempt, secs=secs))
+            reports = Reports.open(session, [trial_id])
+            counts = reports.measured(measured(trial_id, attempt=attempt, secs=secs))
+            reports.write()
+        return counts
+
+    def start(self, trial_id: int, *, attempt: int = 1, times: int = 1) -> list[bool]:
+        """Notices of one batch."""
+        with transaction(self.engine) as session:
+            reports = Reports.open(session, [trial_id])
+            counted = [reports.started(trial_id, attempt=attempt, worker_id="w") for _ in range(times)]
+            reports.write()
+        return counted
 
 
 @pytest.fixture
@@ -106,12 +117,10 @@ def test_an_outcome_after_a_cancel_changes_nothing(farm: Farm) -> None:
 def test_a_doubled_or_reordered_start_notice_counts_once(farm: Farm) -> None:
     [trial_id] = farm.add(1)
     farm.dispatch()
-    with transaction(farm.engine) as session:
-        assert attempts.record_started(session, trial_id, attempt=1, worker_id="w")
-        assert not attempts.record_started(session, trial_id, attempt=1, worker_id="w")
+    assert farm.start(trial_id, times=2) == [True, False]
+    assert farm.start(trial_id) == [False]
     assert farm.record(trial_id)
-    with transaction(farm.engine) as session:
-        assert not attempts.record_started(session, trial_id, attempt=1, worker_id="w")
+    assert farm.start(trial_id) == [False]
     assert read(farm.engine, TrialRow.started_attempts) == [1]
 
 
@@ -173,13 +182,37 @@ def test_a_round_sees_closed_trials_of_its_past_and_never_more(farm: Farm) -> No
 
 
 def test_the_best_latency_stands_on_the_search_and_what_lowered_it_is_an_improvement(farm: Farm) -> None:
-    places = farm.add(4)
+    ids = farm.add(4)
+    farm.dispatch()
     with transaction(farm.engine) as session:
-        for place, secs in zip(attempts.places(session, places), (0.002, 0.003, 0.002, 0.001), strict=True):
-            attempts.note_latency(session, place, secs)
+        reports = Reports.open(session, ids)
+        for trial_id, secs in zip(ids, (0.002, 0.003, 0.002, 0.001), strict=True):
+            assert reports.measured(measured(trial_id, secs=secs))
+        reports.write()
     assert read(farm.engine, SearchRow.best_latency_secs) == [0.001]
-    assert read(farm.engine, SearchRow.best_trial_id) == [places[3]]
+    assert read(farm.engine, SearchRow.best_trial_id) == [ids[3]]
     assert read(farm.engine, TrialRow.improved) == [True, False, False, True]
+
+
+def test_what_is_told_in_one_batch_is_what_it_would_be_told_one_by_one(farm: Farm) -> None:
+    first, second, third = farm.add(3)
+    farm.dispatch()
+    with transaction(farm.engine) as session:
+        reports = Reports.open(session, [third, first, second])
+        assert not reports.started(first, attempt=2, worker_id="late")
+        assert reports.started(first, attempt=1, worker_id="w")
+        assert reports.started(second, attempt=1, worker_id="w")
+        assert reports.measured(measured(first))
+        assert not reports.started(first, attempt=1, worker_id="doubled")
+        assert not reports.measured(measured(first, secs=9.0))
+        reports.write()
+        assert reports.measured(measured(second, secs=0.002))
+    assert read(farm.engine, TrialRow.started_attempts) == [1, 1, 0]
+    assert read(farm.engine, TrialRow.worker_id) == ["worker-1", "w", None]
+    assert read(farm.engine, TrialRow.latency_secs) == [0.001, None, None]
+    assert states(farm.engine) == {"done": 1, "dispatched": 2}
+    assert not farm.record(first)
+    assert farm.record(second)
 
 
 def test_a_trial_is_given_up_only_in_the_attempt_that_was_judged(farm: Farm) -> None:

@@ -86,6 +86,7 @@ def test_only_searches_of_running_jobs_are_offered_urgent_ones_first(engine: Eng
 def test_stage_seconds_add_up(engine: Engine) -> None:
     search_id = _search(engine)
     with transaction(engine) as session:
-        searches.add_stage_secs(session, search_id, {"build": 0.25})
-        searches.add_stage_secs(session, search_id, {"build": 0.5, "search": 1.0})
+        searches.add_stage_secs(session, {search_id: {"build": 0.25}})
+        searches.add_stage_secs(session, {search_id: {"build": 0.5, "search": 1.0}})
+        searches.add_stage_secs(session, {})
     assert read(engine, SearchRow.stage_secs) == [{"build": 0.75, "search": 1.0}]

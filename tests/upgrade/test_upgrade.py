@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from db import attempts, curves, jobs, migrate, progress, records, records_table, searches, tasks, trials_view
 from db.dispatched import dispatched_trials
+from db.reports import Measured, Reports
 from db.session import transaction
 from db.states import Outcome, TrialState
 from tests.upgrade.rows_r0002 import JOB, MODULE, SHASH, TRACE, TRIALS, filled_at_0002
@@ -64,7 +65,7 @@ def test_an_old_job_goes_on_from_where_it_was(empty_database_url: str) -> None:
         under_way = dispatched_trials(session)
         assert len(under_way) == TRIALS // 10
         assert all(trial.overdue for trial in under_way)
-        measured = attempts.Measured(
+        measured = Measured(
             trial_id=under_way[0].id,
             attempt=under_way[0].attempt,
             worker_id="worker-old",
@@ -77,8 +78,10 @@ def test_an_old_job_goes_on_from_where_it_was(empty_database_url: str) -> None:
             device_class="old 2c",
             tvm_version="0.27.0.post1",
         )
-        assert attempts.record_outcome(session, measured)
-        assert not attempts.record_outcome(session, measured)
+        reports = Reports.open(session, [measured.trial_id])
+        assert reports.measured(measured)
+        assert not reports.measured(measured)
+        reports.write()
         assert attempts.ring_again(session, under_way[1].id, attempt=under_way[1].attempt)
     engine.dispose()
 

@@ -73,16 +73,17 @@ def join(
 def heartbeat(worker_id: WorkerId, body: Heartbeat, token: WorkerToken, engine: EngineDep) -> HeartbeatAnswer:
     """What the worker holds; the answer is its control channel. 404: join again."""
     with transaction(engine) as session:
-        _require_own(session, worker_id, token)
         desired = workers.beat(
             session,
             worker_id,
+            token_id=token.id,
             holding=body.holding,
             stage_secs=body.stage_secs,
             quarantined=body.quarantined,
             facts=body.facts,
         )
         if desired is None:
+            _require_own(session, worker_id, token)
             raise _not_found(worker_id)
         orders = workers.orders(session, body.holding)
     return HeartbeatAnswer(
