@@ -1,5 +1,6 @@
 """A broker that is away costs seconds, never the loop; one that comes back is used again."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -12,13 +13,13 @@ from sqlalchemy import Engine, update
 from db.session import transaction
 from db.states import Outcome, TrialState, WorkerRole
 from db.tables import TrialRow
-from services.tuning.broker import ResultsConsumer, make_tuner_app, send_chunk
+from services.tuning.broker import ResultsConsumer, make_tuner_app, send_chunk, take_waiting
 from services.tuning.errors import BrokerError
 from tests.servers import run_valkey
 from tests.tuning.rows import add_job, add_search, add_target, add_trials, states
 from workers.app import make_app, publish_result, results_queue
 from workers.messages import MeasureChunk, MeasurePolicy, TrialOutcome
-from workers.queues import work_queue
+from workers.queues import RESULTS, work_queue
 
 CHUNK = MeasureChunk(
     chunk_id="c",
@@ -94,6 +95,49 @@ def test_only_results_are_delivered_again_when_a_replica_was_killed(
     assert states(engine) == {"done": 1}
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_a_killed_replica_had_taken_at_once_is_delivered_again(
+    engine: Engine, own_valkey_url: str
+) -> None:
+    trial_ids = _dispatched_trials(engine, 5)
+    for trial_id in trial_ids:
+        publish_result(make_app(own_valkey_url), _ok(trial_id))
+    app = make_tuner_app(own_valkey_url, timeout_secs=0.5, redeliver_secs=1.0)
+    with app.connection_for_read() as killed:
+        taken = take_waiting(killed.default_channel)
+    assert [json.loads(message.body)["trial_id"] for message in taken] == trial_ids
+    consumer, changed = _consumer(own_valkey_url, engine, redeliver_secs=1.0)
+    deadline = time.monotonic() + 20
+    while states(engine) != {"done": 5}:
+        assert time.monotonic() < deadline
+        assert changed.wait(20)
+        changed.clear()
+    _end(consumer)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_waits_is_recorded_and_nothing_of_it_stays_in_the_broker(
+    engine: Engine, own_valkey_url: str
+) -> None:
+    app = make_app(own_valkey_url)
+    trial_ids = _dispatched_trials(engine, 40)
+    with app.connection_for_read() as connection:
+        client = connection.default_channel.client
+        client.lpush(RESULTS, "no JSON", "{}")
+        for trial_id in trial_ids[:20]:
+            publish_result(app, _ok(trial_id))
+        client.lpush(RESULTS, "no JSON", "{}", "[]")
+        consumer, _ = _consumer(own_valkey_url, engine)
+        for trial_id in trial_ids[20:]:
+            publish_result(app, _ok(trial_id))
+        deadline = time.monotonic() + 20
+        while states(engine) != {"done": 40} or client.exists("tilefarm.results.unacked", RESULTS):
+            assert time.monotonic() < deadline, states(engine)
+            time.sleep(0.05)
+    assert consumer.is_alive()
+    _end(consumer)
+
+
 def _consumer(
     url: str, engine: Engine, *, redeliver_secs: float = 30.0
 ) -> tuple[ResultsConsumer, threading.Event]:
@@ -115,12 +159,17 @@ def _end(consumer: ResultsConsumer) -> None:
 
 
 def _dispatched_trial(engine: Engine) -> int:
+    [trial_id] = _dispatched_trials(engine, 1)
+    return trial_id
+
+
+def _dispatched_trials(engine: Engine, count: int) -> list[int]:
     search_id = add_search(engine, add_target(engine))
     [task_id] = add_job(engine, [search_id], state="running")
-    [trial_id] = add_trials(engine, search_id, task_id, 1)
+    trial_ids = add_trials(engine, search_id, task_id, count)
     with transaction(engine) as session:
         session.execute(update(TrialRow).values(state=TrialState.DISPATCHED, attempt=1))
-    return trial_id
+    return trial_ids
 
 
 def _ok(trial_id: int) -> TrialOutcome:
