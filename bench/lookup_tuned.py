@@ -45,10 +45,11 @@ def measure() -> tuple[str, dict[str, Any]]:
 def _tune(model: str, service: Any, directory: str) -> None:
     import tilefarm
     from examples.models import models
+    from tilefarm import model_tuning, tune
 
     made = models()[model]()
-    target = tilefarm.tune.tvm_target(service.target, None)
-    tasks = tilefarm.model_tuning.tunable(made.mod, made.tensors(), target, pipeline="compile_relax")
+    target = tune.tvm_target(service.target, None)
+    tasks = model_tuning.tunable(made.mod, made.tensors(), target, pipeline="compile_relax")
     tilefarm.tune_relax(
         made.mod,
         made.tensors(),

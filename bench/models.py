@@ -38,6 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _tuned(name: str, *, trials: int) -> dict[str, Any]:
     import tilefarm
+    from tilefarm import model_tuning, tune
 
     with (
         tempfile.TemporaryDirectory(prefix="tilefarm-bench-") as directory,
@@ -45,9 +46,7 @@ def _tuned(name: str, *, trials: int) -> dict[str, Any]:
     ):
         began = time.monotonic()
         mod, params, pipeline = _model(name)
-        tasks = tilefarm.model_tuning.tunable(
-            mod, params, tilefarm.tune.tvm_target(service.target, None), pipeline=pipeline
-        )
+        tasks = model_tuning.tunable(mod, params, tune.tvm_target(service.target, None), pipeline=pipeline)
         tilefarm.tune_relax(
             mod,
             params,

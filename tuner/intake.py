@@ -15,7 +15,7 @@ from tuner.model import model_tasks
 from tuner.space.generator import check_space
 from tuner.space.spec import canonical_space, space_hash
 from tuner.target import canonical_of, check_host, resolve_tag
-from tuner.trace import apply_trace, brief, trace_python
+from tuner.trace import apply_to, brief, trace_python, untouched_schedule
 from tuner.tvm_light import tvm_version
 
 Answer = dict[str, Any]
@@ -152,17 +152,17 @@ def _target(request: Mapping[str, Any]) -> Answer:
 
 
 def _equal(request: Mapping[str, Any]) -> Answer:
-    left, right = (modules.load_module(str(request[side])) for side in ("a", "b"))
+    left, right = (modules.load_canonical(str(request[side])) for side in ("a", "b"))
     return {"equal": modules.structurally_equal(left, right)}
 
 
 def _applies(request: Mapping[str, Any]) -> Answer:
     """Of each trace why it does not apply to the module, or None."""
-    mod = modules.load_module(str(request["module"]))
+    untouched = untouched_schedule(modules.load_canonical(str(request["module"])))
     faults: list[str | None] = []
     for trace in request["traces"]:
         try:
-            apply_trace(str(trace), mod)
+            apply_to(str(trace), untouched.copy())
             faults.append(None)
         except TunerError as error:
             faults.append(str(_as_json(error)["detail"]))

@@ -61,6 +61,15 @@ def load_module(text: str) -> Any:
     return mod
 
 
+def load_canonical(text: str) -> Any:
+    """As `load_module`, of what `save_module` wrote: it has no source spans."""
+    try:
+        return load_text(text)
+    except TVM_ERRORS as error:
+        detail = f"TVM cannot load the module: {brief(error)}"
+        raise WorkloadError(detail, code="not_an_ir_module") from error
+
+
 def save_module(mod: Any) -> str:
     """Compact JSON text of a module, free of source spans."""
     tvm = load_tvm()

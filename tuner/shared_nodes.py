@@ -6,7 +6,6 @@ an equal one, which takes half the time to check and to load: a compile waits fo
 variable, a buffer, a block, a loop) stays apart.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -49,7 +48,8 @@ def shared(graph: Mapping[str, Any]) -> dict[str, Any]:
     # That there is none comes first: everything may refer to it.
     for index in sorted(wanted, key=lambda index: (nodes[index] is not _NOTHING, index)):
         node = _moved(nodes[index], places)
-        text = json.dumps(node) if node["type"] in _VALUES else ""
+        # Of numbers too: minus zero is not zero, and one is not true.
+        text = repr(node) if node["type"] in _VALUES else ""
         places[index] = known.get(text, len(made))
         if places[index] == len(made):
             made.append(node)
@@ -82,7 +82,7 @@ def _references(node: Node) -> list[int]:
 def _moved(node: Node, places: Mapping[int, int]) -> Node:
     kind, data = node["type"], node.get("data")
     if kind in _CONTAINERS:
-        return {"type": kind, "data": [places[reference] for reference in data]}
+        return {"type": kind, "data": [places[reference] for reference in data or ()]}
     if not isinstance(data, dict):
         return node
     names = _REFERENCES[kind]

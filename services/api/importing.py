@@ -127,6 +127,7 @@ def _write(
     """Raises _RaceError where another transaction stored a workload of the same hash meanwhile."""
     answers: dict[int, ImportAnswer | ApiError] = {}
     new: dict[str, int] = {}
+    target_ids: dict[str, int] = {}
     with transaction(engine) as session:
         for index, each in fitting.items():
             record_ids: list[int | None] = []
@@ -134,7 +135,10 @@ def _write(
                 workload_id = each.equal.id if each.equal is not None else _new_workload(session, each, new)
                 if workload_id is None:
                     raise _RaceError
-                record_ids = _quarantine(session, each, workload_id, origin)
+                target = each.brought.target
+                if target.key not in target_ids:
+                    target_ids[target.key] = store_target(session, target.canonical, key=target.key).id
+                record_ids = _quarantine(session, each, workload_id, target_ids[target.key], origin)
             answers[index] = ImportAnswer(
                 workload=each.brought.function.shash,
                 target_key=each.brought.target.key,
@@ -165,12 +169,11 @@ def _new_workload(session: Session, fitting: Fitting, new: dict[str, int]) -> in
 
 
 def _quarantine(
-    session: Session, fitting: Fitting, workload_id: int, origin: dict[str, Any]
+    session: Session, fitting: Fitting, workload_id: int, target_id: int, origin: dict[str, Any]
 ) -> list[int | None]:
-    target = store_target(session, fitting.brought.target.canonical, key=fitting.brought.target.key)
     imports = NewImports(
         workload_id=workload_id,
-        target_id=target.id,
+        target_id=target_id,
         tvm_version=fitting.brought.tvm_version,
         traces=fitting.traces,
         origin=origin,

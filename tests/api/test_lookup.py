@@ -2,7 +2,9 @@
 
 import json
 import os
+from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from sqlalchemy import select, update
 
@@ -190,6 +192,26 @@ def test_the_real_client_and_the_real_service_agree(service, api, engine, job, t
     assert isinstance(first[UNKNOWN], answers.Missing)
     # Confirmed, so that it is fresh once more.
     assert all(path.stat().st_mtime > 1.1e9 for path in tmp_path.glob("*/*"))
+
+
+def connections(url: str) -> set[int]:
+    """Ports of this process that are connected to a service."""
+    port = urlsplit(url).port
+    found = psutil.Process().net_connections("tcp")
+    return {each.laddr.port for each in found if each.raddr and each.raddr.port == port}
+
+
+def test_many_questions_take_one_connection(service, api):
+    """Each is asked on a thread of its own."""
+    others = connections(service[1])
+    seen = set()
+    with Client(service[1], api.tokens["consumer"]) as client:
+        asking = lookups.Lookups(client, timeout_secs=10, breaker=CircuitBreaker(cooling_secs=30))
+        for number in range(20):
+            shash = f"{number:016x}"
+            assert asking.ask(TARGET, tvm_version=TVM, workloads=[shash]) == {shash: answers.Missing()}
+            seen |= connections(service[1]) - others
+    assert len(seen) == 1
 
 
 @pytest.mark.parametrize(

@@ -58,11 +58,13 @@ class BadServer:
             self._behaviour(connection, json.loads(body), self._over)
 
 
-def says(content: bytes | Any, *, status: int = 200, media_type: str = "application/json") -> bytes:
-    """A whole answer; what is no bytes travels as JSON."""
+def says(
+    content: bytes | Any, *, status: int = 200, media_type: str = "application/json", encoding: str = ""
+) -> bytes:
+    """A whole answer; what is no bytes travels as JSON. Who names an encoding has encoded the content."""
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
-    head = f"HTTP/1.1 {status} X\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}{f'Content-Encoding: {encoding}' if encoding else 'X-Plain: 1'}\r\n\r\n".encode() + body
 
 
 def answering(make: Callable[[Any], bytes]) -> Behaviour:
@@ -85,3 +87,15 @@ def one_byte_a_second(connection: socket.socket, _asked: Any, over: threading.Ev
         connection.sendall(bytes([byte]))
         if over.wait(1.0):
             return
+
+
+def hung_in_the_middle(connection: socket.socket, _asked: Any, over: threading.Event) -> None:
+    connection.sendall(says({"records": {}})[:-5])
+    over.wait(30)
+
+
+def endless(connection: socket.socket, _asked: Any, over: threading.Event) -> None:
+    """As fast as it is read."""
+    connection.sendall(b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\n\r\n[")
+    while not over.is_set():
+        connection.sendall(b"1," * 50_000)

@@ -3,20 +3,24 @@
 The service is a real server on this machine, and fails while the compile waits for it.
 """
 
+import gzip
+import time
+import tracemalloc
 from functools import cache
 from typing import Any
 
 import pytest
 import tvm
+from tvm import te, topi
 from tvm.target import Target
 
 import tilefarm
 from services.signing import Signer
 from tests.client import bad_server
 from tests.client.bad_server import BadServer, Behaviour, answering, says
-from tests.client.conftest import TARGET, record
+from tests.client.conftest import TARGET, FakeService, database, record
 from tests.client.test_compile_relax import compiled_right, model
-from tilefarm import answers, model_tuning, module, signatures
+from tilefarm import answers, applied, http, model_tuning, module, signatures
 from tilefarm import target as targets
 from tilefarm.space import trace_json
 
@@ -69,6 +73,12 @@ def tampered(asked: Any) -> bytes:
     return found(asked, changed)
 
 
+@cache
+def bomb() -> bytes:
+    """128 MiB in half a megabyte."""
+    return gzip.compress(bytes(128 << 20), 1)
+
+
 FAULTS: dict[str, Behaviour] = {
     "killed": bad_server.killed,
     "hung": bad_server.hung,
@@ -80,6 +90,15 @@ FAULTS: dict[str, Behaviour] = {
     "endless nesting": answering(lambda _: says(b'{"records":' + b"[" * 100_000)),
     "another task's record": answering(another_tasks),
     "a tampered signature": answering(tampered),
+    "hung in the middle of its answer": bad_server.hung_in_the_middle,
+    "an answer without end": bad_server.endless,
+    "elsewhere": answering(lambda _: says(b"", status=302)),
+    "a gzip bomb": answering(lambda _: says(bomb(), encoding="gzip")),
+    "a bomb in a bomb": answering(lambda _: says(gzip.compress(bomb()), encoding="gzip, gzip")),
+    "an encoding that nobody asked for": answering(lambda _: says(b"x", encoding="br")),
+    "what is not gzip": answering(lambda _: says({"records": {}}, encoding="gzip")),
+    "half of a gzip": answering(lambda _: says(gzip.compress(b'{"records":{}}')[:-9], encoding="gzip")),
+    "ten million lists": answering(lambda _: says(gzip.compress(b"[" + b"[]," * 10**7, 1), encoding="gzip")),
 }
 
 
@@ -112,3 +131,42 @@ def test_nobody_listens() -> None:
     db = tilefarm.connect(url, "t", timeout_secs=DEADLINE_SECS, on_miss="silent")
     assert compiled_right(db)
     assert (db.stats().hits, db.stats().errors) == (0, 2)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_is_inflated_stays_within_its_bound(times: int) -> None:
+    content, encoding = (bomb(), "gzip") if times == 1 else (gzip.compress(bomb()), "gzip, gzip")
+    with (
+        BadServer(answering(lambda _: says(content, encoding=encoding))) as server,
+        tilefarm.Client(server.url, "t") as client,
+    ):
+        tracemalloc.start()
+        with pytest.raises(tilefarm.BadAnswerError):
+            client.lookup(TARGET, tvm_version=tvm.__version__, workloads=["0" * 16])
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak_bytes < 3 * http.MAX_ANSWER_BYTES
+
+
+def test_records_that_prove_wrong_are_not_tried_for_longer_than_a_deadline(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def slow(*_: Any) -> Any:
+        tried.append(time.sleep(0.2))
+        raise tilefarm.TraceError("it does not apply")
+
+    def function(length: int) -> tvm.IRModule:
+        a = te.placeholder((length,), name="A")
+        return tvm.IRModule({"main": te.create_prim_func([a, topi.exp(a)])})
+
+    monkeypatch.setattr(applied, "apply", slow)
+    mods = [function(length) for length in range(1, 7)]
+    service.records = {module.workload_of(mod).shash: record() for mod in mods}
+    db = database(service, timeout_secs=0.3, on_miss="silent")
+    assert all(db.query_tuning_record(mod, Target(TARGET), "main") is None for mod in mods)
+    assert len(tried) == 2
+    db.refresh()
+    assert db.query_tuning_record(mods[0], Target(TARGET), "main") is None
+    assert len(tried) == 3

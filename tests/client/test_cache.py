@@ -161,6 +161,18 @@ def test_a_damaged_file_is_no_answer_and_is_replaced(
     assert len(service.requests) == 2
 
 
+def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(service: FakeService, tmp_path: Path) -> None:
+    compiled(database(service))
+    found = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert len(found) == 2  # the answer, and that it applies
+    for path in found:
+        path.unlink()
+        os.mkfifo(path)
+    os.mkfifo((tmp_path / "cache" / "answers-3").glob("*").__next__() / "misses")
+    assert is_tuned(compiled(database(service)).mod)
+    assert len(service.requests) == 2
+
+
 def test_a_file_under_another_questions_name_is_no_answer(tmp_path: Path) -> None:
     kept = DiskCache(tmp_path)
     kept.write({question(1): KEPT})

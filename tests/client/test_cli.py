@@ -352,7 +352,7 @@ def test_doctor_knows_the_pair_that_crashes_without_loading_it(
 def test_python_dash_m_works_and_nothing_imports_tvm_before_it_is_needed() -> None:
     code = (
         "import sys, tilefarm, tilefarm.cli.main; tilefarm.Client('http://127.0.0.1:9');"
-        "print([name for name in sys.modules if name.split('.')[0] in ('tvm', 'tvm_ffi', 'numpy')])"
+        "print([name for name in sys.modules if name.split('.')[0] in ('tvm', 'tvm_ffi', 'numpy', 'httpx')])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

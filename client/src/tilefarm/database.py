@@ -23,7 +23,15 @@ from tilefarm.cache import DiskCache
 from tilefarm.client import Client
 from tilefarm.committed import Committed
 from tilefarm.contributing import Contributor
-from tilefarm.errors import ModuleError, OfflineError, ProblemError, ServiceError, SignatureError, TargetError
+from tilefarm.errors import (
+    BadAnswerError,
+    ModuleError,
+    OfflineError,
+    ProblemError,
+    ServiceError,
+    SignatureError,
+    TargetError,
+)
 from tilefarm.misses import Misses
 from tilefarm.near import ANCHOR_BLOCK, NearHit, NearHits
 from tilefarm.proven import Proven
@@ -61,8 +69,9 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         verifier: Verifier | None = None,
         near: NearHits | None = None,
         module_equality: ModuleEquality = "structural",
+        patience_secs: float,
     ) -> None:
-        """`client` is None where no request may be made."""
+        """`client` is None where no request may be made; `patience_secs` is for records that prove wrong."""
         super().__init__()
         self._client = client
         self._answering = answering
@@ -79,6 +88,9 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         self._workloads = RecentWorkloads()
         self._near_told: set[str] = set()
         self._distrusted: set[str] = set()
+        self._patience_secs = patience_secs
+        #: On records that proved wrong.
+        self._wasted_secs = 0.0
 
     def query_tuning_record(self, mod: Any, target: Any, workload_name: str | None = None) -> Any:
         found = self._guarded(lambda: self._find(mod, target, workload_name))
@@ -153,6 +165,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
     def refresh(self) -> None:
         """After tuning: what was found or missed until now is confirmed before it counts again."""
         self._answering.refresh()
+        self._wasted_secs = 0.0
         self._misses.forget()
         if self._near is not None:
             self._near.forget()
@@ -193,9 +206,20 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
             self._counters.add(**{"misses" if isinstance(answer, Missing) else "errors": 1})
             self._misses.told(asked.workload, asked.target, answer, name)
             return None
-        found = applied.apply(answer, asked.workload, self._proven)
+        found = self._applied(answer, asked.workload)
         self._counters.add(hits=1)
         return found
+
+    def _applied(self, record: Record, workload: module.Workload) -> applied.Applied:
+        """Raises what `applied.apply` does; BadAnswerError where too much time went into wrong records."""
+        if self._wasted_secs > self._patience_secs:
+            raise BadAnswerError("the service's records took too long to prove wrong: no more are tried")
+        began = time.monotonic()
+        try:
+            return applied.apply(record, workload, self._proven)
+        except Exception:
+            self._wasted_secs += time.monotonic() - began
+            raise
 
     def _near_hit(self, asked: _Asked, answer: Answer, name: str | None) -> applied.Applied | None:
         """Where a near record is wanted, there and good; else the miss goes its way."""
@@ -218,7 +242,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
     def _near_applied(self, found: NearHit, asked: _Asked) -> applied.Applied | None:
         """None where another function's schedule cannot be had for the asked one: a miss, and no error."""
         if found.rule != ANCHOR_BLOCK:
-            return applied.apply(found.record, asked.workload, self._proven)
+            return self._applied(found.record, asked.workload)
         try:
             return applied.apply_anchored(found.record, asked.workload, Target(asked.target))
         except Exception as error:  # noqa: BLE001 - TVM raises anything where a trace does not fit a function

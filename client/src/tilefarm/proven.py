@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilefarm.version import VERSION
-from tilefarm.whole import is_own, read_whole, write_whole
+from tilefarm.whole import at_once, is_own, read_whole, write_whole
 
 #: Those that were noted last stay; a line has 65 bytes.
 _MAX_KEPT = 4_096
@@ -71,7 +71,7 @@ class Proven:
         try:
             if not path.parent.is_dir():
                 path.parent.mkdir(parents=True, mode=0o700)
-            handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            handle = at_once(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 os.write(handle, f"{content_sha256}\n".encode())
                 size_bytes = os.fstat(handle).st_size

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tilefarm.stats import Counters, Stats
+from tilefarm.whole import at_once
 
 _FILE = "stats.jsonl"
 #: Then the file is set aside, and the one set aside before is dropped.
@@ -93,7 +94,7 @@ def _append(path: Path, entry: Entry) -> None:
     line = json.dumps({"at": entry.at, "url": entry.url, "stats": asdict(entry.stats)}) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with path.open("ab", buffering=0) as file:
+        with open(path, "ab", buffering=0, opener=at_once) as file:
             file.write(line.encode())
             too_long = file.tell() > _MAX_FILE_BYTES
         if too_long:

@@ -22,13 +22,14 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def read_whole(path: str | Path, *, max_bytes: int) -> tuple[bytes, os.stat_result]:
-    """The content, cut off there, and what the file is. Raises OSError, and never waits for a pipe."""
-    with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+    """The content, cut off there, and what the file is. Raises OSError."""
+    with open(path, "rb", buffering=0, opener=at_once) as file:
         return file.read(max_bytes), os.fstat(file.fileno())
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+def at_once(path: str, flags: int) -> int:
+    """An opener of files: where a pipe lies instead it waits for nobody at its other end."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
 
 
 def is_own(stat: os.stat_result) -> bool:

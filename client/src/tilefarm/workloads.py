@@ -71,5 +71,5 @@ def _key(func: Any) -> Hashable:
 
 
 def _meaning(attrs: Any) -> list[tuple[str, str]]:
-    found = ((str(name), str(value)) for name, value in (attrs.items() if attrs else ()))
-    return sorted(pair for pair in found if pair[0] not in _WITHOUT_MEANING)
+    found = ((str(name), value) for name, value in (attrs.items() if attrs else ()))
+    return sorted((name, str(value)) for name, value in found if name not in _WITHOUT_MEANING)
