@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Update, case, select, update
+from sqlalchemy import Select, Update, bindparam, case, select, update
 from sqlalchemy.orm import Session
 
 from db.clock import utc_now
@@ -46,25 +46,8 @@ def dispatch(
 
     Workers that build get what is not built, those that measure get what is; the others get all.
     """
-    built = {WorkerRole.BUILD: TrialRow.built.is_(None), WorkerRole.MEASURE: TrialRow.built.is_not(None)}
-    ready = (
-        select(
-            *(TrialRow.id, TrialRow.attempt, TrialRow.started_attempts, TrialRow.task_id),
-            *(TrialRow.trace_z, TrialRow.incumbent_record_id, TrialRow.built),
-        )
-        .where(
-            TrialRow.search_id == search_id,
-            TrialRow.job_id == job_id,
-            TrialRow.purpose == purpose,
-            TrialRow.state == TrialState.QUEUED,
-            _running_job(job_id),
-            *([built[role]] if role in built else []),
-        )
-        .order_by(TrialRow.started_attempts, TrialRow.round, TrialRow.id)
-        .limit(limit)
-        .with_for_update(of=TrialRow)
-    )
-    rows = session.execute(ready).all()
+    kind = {"search": search_id, "job": job_id, "purpose": purpose, "most": limit}
+    rows = session.execute(_READY[role], kind).all()
     taken = [row for row in rows if not row.started_attempts] or rows[:1]
     if not taken:
         return []
@@ -126,9 +109,30 @@ def _of_attempt(trial_id: int, attempt: int) -> Update:
     )
 
 
-def _running_job(job_id: str) -> Any:
-    return (
-        select(JobRow.id)
-        .where(JobRow.id == job_id, JobRow.state == JobState.RUNNING, JobRow.desired_state == "running")
-        .exists()
+def _ready(role: WorkerRole) -> Select[Any]:
+    """Queued trials of one kind, of a running job, that workers of a role may have."""
+    built = {WorkerRole.BUILD: TrialRow.built.is_(None), WorkerRole.MEASURE: TrialRow.built.is_not(None)}
+    running = select(JobRow.id).where(
+        JobRow.id == bindparam("job"), JobRow.state == JobState.RUNNING, JobRow.desired_state == "running"
     )
+    return (
+        select(
+            *(TrialRow.id, TrialRow.attempt, TrialRow.started_attempts, TrialRow.task_id),
+            *(TrialRow.trace_z, TrialRow.incumbent_record_id, TrialRow.built),
+        )
+        .where(
+            TrialRow.search_id == bindparam("search"),
+            TrialRow.job_id == bindparam("job"),
+            TrialRow.purpose == bindparam("purpose"),
+            TrialRow.state == TrialState.QUEUED,
+            running.exists(),
+            *([built[role]] if role in built else []),
+        )
+        .order_by(TrialRow.started_attempts, TrialRow.round, TrialRow.id)
+        .limit(bindparam("most"))
+        .with_for_update(of=TrialRow)
+    )
+
+
+# Made once: each chunk asks one of them.
+_READY = {role: _ready(role) for role in WorkerRole}

@@ -6,6 +6,7 @@ The newest published row of a (workload, target, TVM version) is the current one
 import statistics
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
@@ -125,12 +126,16 @@ def contenders(session: Session, search_id: int, *, limit: int) -> list[Contende
 
 def confirmations(session: Session, search_id: int) -> list[Confirmation]:
     statement = (
-        select(TrialRow, RecordRow.id)
+        select(
+            *(TrialRow.id, TrialRow.trace_hash, TrialRow.state, TrialRow.round, TrialRow.outcome),
+            *(TrialRow.latency_secs, TrialRow.incumbent_run_secs, TrialRow.incumbent_record_id),
+            RecordRow.id.label("record_id"),
+        )
         .outerjoin(RecordRow, RecordRow.confirm_trial_id == TrialRow.id)
         .where(TrialRow.search_id == search_id, TrialRow.purpose == Purpose.CONFIRM)
         .order_by(TrialRow.id)
     )
-    return [_confirmation(trial, record_id) for trial, record_id in session.execute(statement)]
+    return [_confirmation(row) for row in session.execute(statement)]
 
 
 def contender_trace(session: Session, trial_id: int) -> bytes:
@@ -174,7 +179,7 @@ def publish(session: Session, search: Search, *, confirm_trial_id: int) -> int:
     return session.scalars(insert(RecordRow).values(**values).returning(RecordRow.id)).one()
 
 
-def _confirmation(trial: TrialRow, record_id: int | None) -> Confirmation:
+def _confirmation(trial: Any) -> Confirmation:
     incumbent_secs = trial.incumbent_run_secs
     return Confirmation(
         trial_id=trial.id,
@@ -185,5 +190,5 @@ def _confirmation(trial: TrialRow, record_id: int | None) -> Confirmation:
         latency_secs=trial.latency_secs,
         incumbent_latency_secs=statistics.median(incumbent_secs) if incumbent_secs else None,
         incumbent_record_id=trial.incumbent_record_id,
-        published=record_id is not None,
+        published=trial.record_id is not None,
     )

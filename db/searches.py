@@ -18,6 +18,23 @@ from db.tables import JobRow, SearchRow, TargetRow, TaskRow, WorkloadRow
 
 _OPEN_TASKS = (TaskState.QUEUED, TaskState.RUNNING)
 _SEARCHES = cast("Table", SearchRow.__table__)
+# Made once: each chunk, or batch of results, asks them.
+_FENCE = (
+    select(SearchRow.id)
+    .where(
+        SearchRow.id == bindparam("search"),
+        SearchRow.lease_owner == bindparam("owner"),
+        SearchRow.lease_epoch == bindparam("epoch"),
+        SearchRow.lease_expires_at > utc_now(),
+    )
+    .with_for_update()
+)
+_STAGE_SECS = (
+    select(SearchRow.id, SearchRow.stage_secs)
+    .where(SearchRow.id.in_(bindparam("searches", expanding=True)))
+    .order_by(SearchRow.id)
+    .with_for_update()
+)
 _SET_STAGE_SECS = (
     update(_SEARCHES).where(_SEARCHES.c.id == bindparam("search")).values(stage_secs=bindparam("stages"))
 )
@@ -125,8 +142,8 @@ def release_lease(session: Session, lease: Lease) -> None:
 
 def fence(session: Session, lease: Lease) -> bool:
     """Lock the search's row for this transaction; False where the lease is no longer held."""
-    held = select(SearchRow.id).where(_held(lease)).with_for_update()
-    return session.execute(held).first() is not None
+    which = {"search": lease.search_id, "owner": lease.owner, "epoch": lease.epoch}
+    return session.execute(_FENCE, which).first() is not None
 
 
 def read_searches(session: Session, search_ids: Collection[int]) -> dict[int, Search]:
@@ -186,8 +203,7 @@ def add_stage_secs(session: Session, spent: Mapping[int, Mapping[str, float]]) -
     """Add seconds by stage to what searches have spent; takes their rows' locks, by id."""
     if not spent:
         return
-    locked = select(SearchRow.id, SearchRow.stage_secs).where(SearchRow.id.in_(spent))
-    rows = session.execute(locked.order_by(SearchRow.id).with_for_update()).all()
+    rows = session.execute(_STAGE_SECS, {"searches": sorted(spent)}).all()
     sums = [{"search": row.id, "stages": _added(row.stage_secs, spent[row.id])} for row in rows]
     session.execute(_SET_STAGE_SECS, sums)
 

@@ -6,30 +6,34 @@ are database time. Who goes next is decided by services/tuning/shares.py.
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from typing import cast
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Table, bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
 from db.clock import secs_since, utc_now
 from db.conflict import insert_or_update, insert_unless_there
 from db.farm_tables import OwnerRow, UsageRow
-from db.rowcount import changed
 
 HALF_LIFE_SECS = 300.0
+_USAGE = cast("Table", UsageRow.__table__)
+_THIS = (_USAGE.c.owner == bindparam("of"), _USAGE.c.target_id == bindparam("target"))
+# Made once: each batch of results asks them.
+_HELD = select(_USAGE.c.device_secs, secs_since(_USAGE.c.as_of)).where(*_THIS).with_for_update()
+_SET = update(_USAGE).where(*_THIS).values(device_secs=bindparam("secs"), as_of=utc_now())
 
 
 def add_usage(session: Session, spent_secs: Mapping[tuple[str, int], float]) -> None:
     """Add device-seconds by (owner, target). Its rows are locked last of all, in one order."""
     for owner, target_id in sorted(spent_secs):
-        which = (UsageRow.owner == owner, UsageRow.target_id == target_id)
-        held = select(UsageRow.device_secs, secs_since(UsageRow.as_of)).where(*which).with_for_update()
-        found = session.execute(held).first()
+        which = {"of": owner, "target": target_id}
+        found = session.execute(_HELD, which).first()
         if found is None:
             values = {"owner": owner, "target_id": target_id, "device_secs": 0.0, "as_of": utc_now()}
             insert_unless_there(session, UsageRow, values, unique=["owner", "target_id"])
-            found = session.execute(held).one()
+            found = session.execute(_HELD, which).one()
         secs = faded(found[0], found[1]) + spent_secs[owner, target_id]
-        changed(session, update(UsageRow).where(*which).values(device_secs=secs, as_of=utc_now()))
+        session.execute(_SET, {**which, "secs": secs})
 
 
 def read_usage(session: Session, target_ids: Collection[int]) -> dict[int, dict[str, float]]:

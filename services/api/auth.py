@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy.orm import Session
 
 from db.session import reading
 from db.tokens import Token, find_token
@@ -18,17 +19,21 @@ from services.api.errors import ForbiddenError, UnauthenticatedError
 _bearer = HTTPBearer(auto_error=False, description="A tilefarm token: `tilefarm-server token create`")
 
 
-def authenticated(
-    engine: EngineDep,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> Token:
+#: What a request sent, not yet looked at.
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+def authenticated(engine: EngineDep, credentials: Credentials) -> Token:
     """The token of the request; raises UnauthenticatedError."""
+    with reading(engine) as session:
+        return known_token(session, credentials)
+
+
+def known_token(session: Session, credentials: HTTPAuthorizationCredentials | None) -> Token:
+    """The row behind the credentials; raises UnauthenticatedError."""
     if credentials is None:
         raise UnauthenticatedError("send a token: Authorization: Bearer …")
-    if not credentials.credentials.isascii():
-        raise UnauthenticatedError("the token is unknown, expired or revoked")
-    with reading(engine) as session:
-        token = find_token(session, credentials.credentials)
+    token = find_token(session, credentials.credentials) if credentials.credentials.isascii() else None
     if token is None:
         raise UnauthenticatedError("the token is unknown, expired or revoked")
     return token
@@ -42,11 +47,16 @@ def require(scope: str) -> Callable[[Token], Awaitable[Token]]:
     """A dependency: the request's token, which has the scope."""
 
     async def check(token: Annotated[Token, Depends(authenticated)]) -> Token:
-        if not has_scope(token, scope):
-            raise ForbiddenError("missing_scope", f"the token lacks the scope {scope}")
+        require_scope(token, scope)
         return token
 
     return check
+
+
+def require_scope(token: Token, scope: str) -> None:
+    """Raises ForbiddenError where the token lacks it."""
+    if not has_scope(token, scope):
+        raise ForbiddenError("missing_scope", f"the token lacks the scope {scope}")
 
 
 def require_owner(token: Token, owner: str) -> None:

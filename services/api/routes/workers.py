@@ -13,7 +13,7 @@ from db.session import reading, transaction
 from db.states import WorkerRole, WorkerState
 from db.targets import store_target
 from db.tokens import Token
-from services.api.auth import Admin, JobsReader, WorkerToken
+from services.api.auth import Admin, Credentials, JobsReader, WorkerToken, known_token, require_scope
 from services.api.deps import EngineDep, IntakeDep, SettingsDep
 from services.api.errors import ForbiddenError, InvalidError, NotFoundError
 from services.api.ids import WorkerId
@@ -69,10 +69,15 @@ def join(
     )
 
 
-@router.post("/{worker_id}:heartbeat")
-def heartbeat(worker_id: WorkerId, body: Heartbeat, token: WorkerToken, engine: EngineDep) -> HeartbeatAnswer:
-    """What the worker holds; the answer is its control channel. 404: join again."""
+@router.post("/{worker_id}:heartbeat", response_model=HeartbeatAnswer)
+def heartbeat(worker_id: WorkerId, body: Heartbeat, credentials: Credentials, engine: EngineDep) -> Response:
+    """What the worker holds; the answer is its control channel. 404: join again.
+
+    Most of what the API is asked: one transaction, its token's row included, in one turn of a thread.
+    """
     with transaction(engine) as session:
+        token = known_token(session, credentials)
+        require_scope(token, "worker")
         desired = workers.beat(
             session,
             worker_id,
@@ -86,11 +91,12 @@ def heartbeat(worker_id: WorkerId, body: Heartbeat, token: WorkerToken, engine: 
             _require_own(session, worker_id, token)
             raise _not_found(worker_id)
         orders = workers.orders(session, body.holding)
-    return HeartbeatAnswer(
+    answer = HeartbeatAnswer(
         drop=orders.drop,
         drain=desired == WorkerState.DRAINING,
         best_latency_secs=orders.best_latency_secs,
     )
+    return Response(answer.model_dump_json(), media_type="application/json")
 
 
 @router.post("/{worker_id}:leave", status_code=204)
