@@ -52,10 +52,10 @@ class BadServer:
         with connection, contextlib.suppress(OSError):
             head, _, body = connection.recv(_REQUEST_BYTES).partition(b"\r\n\r\n")
             lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-            while len(body) < int(lengths[0].split(b":")[1]):
+            while lengths and len(body) < int(lengths[0].split(b":")[1]):
                 body += connection.recv(_REQUEST_BYTES)
             self.requests += 1
-            self._behaviour(connection, json.loads(body), self._over)
+            self._behaviour(connection, json.loads(body or b"null"), self._over)
 
 
 def says(

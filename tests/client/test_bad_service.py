@@ -125,6 +125,20 @@ def test_the_same_records_untampered_are_used() -> None:
     assert (db.stats().hits, db.stats().errors, server.requests) == (2, 0, 1)
 
 
+@pytest.mark.parametrize("fault", ["hung", "one byte a second", "a gzip bomb", "HTML", "500"])
+def test_the_farms_target_is_within_the_same_deadline(fault: str) -> None:
+    with BadServer(FAULTS[fault]) as server:
+        db = tilefarm.connect(server.url, "t", timeout_secs=DEADLINE_SECS, on_miss="silent")
+        began = time.monotonic()
+        with pytest.raises(tilefarm.ServiceError):
+            db.target("local")
+        assert time.monotonic() - began < DEADLINE_SECS + 0.5
+        assert compiled_right(db)
+        db.close()
+    # Nobody asked again: what was waited for the target is not waited for once more.
+    assert server.requests == 1
+
+
 def test_nobody_listens() -> None:
     with BadServer(bad_server.hung) as server:
         url = server.url

@@ -7,6 +7,13 @@ the next question may wait. With nothing left it is still asked, and once it ans
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+from tilefarm.deadline import call_within
+from tilefarm.errors import DeadlineError, ProblemError, ServiceError
+
+_T = TypeVar("_T")
+_SERVERS_OWN = 500
 
 
 class CircuitBreaker:
@@ -40,3 +47,23 @@ class CircuitBreaker:
         with self._lock:
             self._open_until = float("-inf")
             self._waited_secs = 0.0
+
+    def call(self, ask: Callable[[], _T], *, timeout_secs: float) -> _T:
+        """What the service answers, within what is left of a deadline.
+
+        Raises its ServiceError; DeadlineError at once where it failed a moment ago.
+        """
+        cooling_secs = self.remaining_secs()
+        if cooling_secs > 0:
+            raise DeadlineError(f"the service failed a moment ago; it is asked again in {cooling_secs:.0f} s")
+        began = self._now()
+        try:
+            answer = call_within(ask, timeout_secs=self.patience_secs(timeout_secs))
+        except ServiceError as error:
+            if isinstance(error, ProblemError) and error.status < _SERVERS_OWN:
+                self.succeeded()
+            else:
+                self.failed(waited_secs=self._now() - began)
+            raise
+        self.succeeded()
+        return answer

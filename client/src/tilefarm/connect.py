@@ -98,7 +98,8 @@ def connect(  # noqa: PLR0913 - the one line that a compiler has; each may be le
         ),
         near=_near(client if locked is None else None, near, settings.timeout_secs, breaker),
         module_equality=module_equality,
-        patience_secs=settings.timeout_secs,
+        breaker=breaker,
+        timeout_secs=settings.timeout_secs,
         verifier=Verifier.of(settings.public_key if public_key is None else public_key),
     )
 

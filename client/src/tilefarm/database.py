@@ -19,6 +19,7 @@ from tilefarm import applied, lockfile, module, visible
 from tilefarm import target as targets
 from tilefarm.anchor import ModuleEquality
 from tilefarm.answers import Answer, Answering, Missing, Record, Unanswered
+from tilefarm.breaker import CircuitBreaker
 from tilefarm.cache import DiskCache
 from tilefarm.client import Client
 from tilefarm.committed import Committed
@@ -69,9 +70,10 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         verifier: Verifier | None = None,
         near: NearHits | None = None,
         module_equality: ModuleEquality = "structural",
-        patience_secs: float,
+        breaker: CircuitBreaker,
+        timeout_secs: float,
     ) -> None:
-        """`client` is None where no request may be made; `patience_secs` is for records that prove wrong."""
+        """`client` is None where no request may be made."""
         super().__init__()
         self._client = client
         self._answering = answering
@@ -88,7 +90,8 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         self._workloads = RecentWorkloads()
         self._near_told: set[str] = set()
         self._distrusted: set[str] = set()
-        self._patience_secs = patience_secs
+        self._breaker = breaker
+        self._timeout_secs = timeout_secs
         #: On records that proved wrong.
         self._wasted_secs = 0.0
 
@@ -145,9 +148,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
         if self._lock is not None and self._lock.profile == name:
             return Target(dict(self._lock.target))
         try:
-            if self._client is None:
-                raise OfflineError(f"offline, the target {name!r} is not known on this host")
-            found = self._client.canonical_target(name)
+            found = self._farms_target(name)
         except ProblemError:
             raise
         except ServiceError:
@@ -157,6 +158,13 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
             return Target(kept)
         self._cache.write_profile(name, found)
         return Target(found)
+
+    def _farms_target(self, name: str) -> dict[str, Any]:
+        client = self._client
+        if client is None:
+            raise OfflineError(f"offline, the target {name!r} is not known on this host")
+        client.ready()
+        return self._breaker.call(lambda: client.canonical_target(name), timeout_secs=self._timeout_secs)
 
     def prefetch(self, mod: Any, target: Any) -> int:
         """Asks for every PrimFunc of a module at once; how many have a record. Never raises."""
@@ -212,7 +220,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
 
     def _applied(self, record: Record, workload: module.Workload) -> applied.Applied:
         """Raises what `applied.apply` does; BadAnswerError where too much time went into wrong records."""
-        if self._wasted_secs > self._patience_secs:
+        if self._wasted_secs > self._timeout_secs:
             raise BadAnswerError("the service's records took too long to prove wrong: no more are tried")
         began = time.monotonic()
         try:

@@ -6,7 +6,7 @@ function has the same anchor block is for tilefarm.anchor to see. A near answer 
 counted apart.
 """
 
-import time
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
@@ -15,7 +15,6 @@ from tilefarm import anchor
 from tilefarm import target as targets
 from tilefarm.answers import Record, parse_record
 from tilefarm.breaker import CircuitBreaker
-from tilefarm.deadline import call_within
 from tilefarm.errors import BadAnswerError, NotConfiguredError, ServiceError, TargetError
 
 NearRule = Literal["num-cores", "mcpu-family", "anchor-block"]
@@ -80,15 +79,13 @@ class NearHits:
         key = targets.key(target)
         new = {shash: mod for shash, mod in workloads.items() if (key, tvm_version, shash) not in self._known}
         if new and not self._breaker.remaining_secs():
-            began = time.monotonic()
-            try:
+            anchors = self._anchors(new)
+            with contextlib.suppress(ServiceError):
                 self._service.ready()
-                began = time.monotonic()
-                found = self._fetch(target, tvm_version, new)
-            except ServiceError:
-                self._breaker.failed(waited_secs=time.monotonic() - began)
-            else:
-                self._breaker.succeeded()
+                found = self._breaker.call(
+                    lambda: self._fetch(target, tvm_version, list(new), anchors),
+                    timeout_secs=self._timeout_secs,
+                )
                 self._known |= {(key, tvm_version, shash): found.get(shash) for shash in new}
         return {shash: self._known.get((key, tvm_version, shash)) for shash in workloads}
 
@@ -96,14 +93,10 @@ class NearHits:
         self._known.clear()
 
     def _fetch(
-        self, target: Mapping[str, Any], tvm_version: str, workloads: Mapping[str, Any]
+        self, target: Mapping[str, Any], tvm_version: str, shashes: list[str], anchors: Mapping[str, str]
     ) -> dict[str, NearHit]:
-        shashes, anchors = list(workloads), self._anchors(workloads)
-        body = call_within(
-            lambda: self._service.lookup_near(
-                target, tvm_version=tvm_version, workloads=shashes, rules=self._rules, anchors=anchors
-            ),
-            timeout_secs=self._breaker.patience_secs(self._timeout_secs),
+        body = self._service.lookup_near(
+            target, tvm_version=tvm_version, workloads=shashes, rules=self._rules, anchors=anchors
         )
         near = body.get("near")
         if not isinstance(near, dict):
