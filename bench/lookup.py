@@ -114,8 +114,9 @@ def _table(sizes: list[dict[str, Any]]) -> str:
         "of it per task over hashing, ms", "the same again, per task, ms", "grown by, MiB",
     ]  # fmt: skip
     told = (
-        f"{this_machine()}. Medians of {_REPEATS} processes (stock at 100,000: one), TVM imported before; "
-        "ten records a workload; short traces. Cold: an empty cache. Warm: a new process, the cache on disk. "
+        f"{this_machine()}. Medians of {_REPEATS} processes (stock at 100,000: one), TVM and httpx loaded "
+        "before; ten records a workload; short traces. Cold: an empty cache. Warm: a new process, the cache "
+        "on disk. "
         f"Hashing itself: {1e3 * _median(sizes[-1]['warm'], 'hashing_secs') / 25:.2f} ms a task."
     )
     return "\n".join([told, "", *markdown_table(head, rows)])

@@ -1,7 +1,7 @@
 """A process that asks: it opens a database, asks for one workload, then for a model of 25, and says how long.
 
-`python -m bench.lookup_asking stock DIR COUNT`, or `ours URL TOKEN CACHE_DIR COUNT`. TVM is imported, and
-what that left is collected, before anything is timed.
+`python -m bench.lookup_asking stock DIR COUNT`, or `ours URL TOKEN CACHE_DIR COUNT`. TVM and httpx are
+loaded, and what that left is collected, before anything is timed.
 """
 
 import gc
@@ -39,6 +39,7 @@ def main() -> None:
 
     kind, count = sys.argv[1], int(sys.argv[-1])
     modules = [tvm.IRModule({"main": function(number)}) for number in _asked(count)]
+    transport = _Counting(verify=False)
     hashing = _timed(lambda: [module.workload_of(mod) for mod in modules[1:]])
     # Else Python looks through all that importing TVM left during some question: a tenth of a second.
     gc.collect()
@@ -51,7 +52,7 @@ def main() -> None:
             sys.argv[2],
             sys.argv[3],
             cache_dir=sys.argv[4],
-            transport=_Counting(verify=False),
+            transport=transport,
             timeout_secs=60,
         )
     target = tvm.target.Target(TARGET)
