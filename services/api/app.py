@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 import structlog
+from anyio import to_thread
 from fastapi import FastAPI
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -52,6 +53,7 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = settings.threads
         if fork_server is not None:
             # It takes seconds to load TVM: the first submission, or a worker that joins, would wait for that.
             threading.Thread(target=_warm_up, args=(fork_server,), name="intake-start", daemon=True).start()
@@ -94,7 +96,7 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
 def attach(app: FastAPI, settings: ApiSettings, spawning: Spawning | None) -> None:
     """Give the app what its handlers share, all of it made for one database."""
     assert spawning is not None
-    engine = connect(settings.database_url)
+    engine = connect(settings.database_url, pool_size=settings.threads)
     app.state.settings = settings
     app.state.engine = engine
     app.state.intake = Intake(spawning, settings)

@@ -39,6 +39,9 @@ class ApiSettings(FileSettings):
     #: In flight at the same time in one process, submissions apart; more are answered 503.
     max_requests: int = Field(default=64, gt=0)
     max_submissions: int = Field(default=8, gt=0)
+    #: Threads that work on them, beside one for each submission; the others of those in flight wait for a
+    #: turn. Many threads of one interpreter are slower than few, and each holds a database connection.
+    max_threads: int = Field(default=4, gt=0)
 
     #: The validator child: processor time, memory, and how long a request waits for its turn or answer.
     intake_cpu_secs: float = Field(default=10.0, gt=0)
@@ -67,3 +70,8 @@ class ApiSettings(FileSettings):
     #: Seconds of one trial, where nothing has been measured lately, and of a search's start.
     default_trial_secs: float = Field(default=0.35, gt=0)
     search_start_secs: float = Field(default=15.0, ge=0)
+
+    @property
+    def threads(self) -> int:
+        """Of one process, at most."""
+        return self.max_threads + self.max_submissions

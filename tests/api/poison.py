@@ -1,14 +1,14 @@
 """Entries of children that die as a poisonous module makes TVM's loader die."""
 
+import ctypes
 import os
-import signal
 
 from tuner import intake
 
 
 def segfault(channel) -> None:
     channel.recv()
-    os.kill(os.getpid(), signal.SIGSEGV)
+    _fault()
 
 
 def abort(channel) -> None:
@@ -37,9 +37,14 @@ def over_softmax(channel) -> None:
         def recv():
             request, blobs = channel.recv()
             if request["op"] == "module" and "T_softmax" in str(request["module"]):
-                os.abort()
+                _fault()
             return request, blobs
 
         send = staticmethod(channel.send)
 
     intake.run(Poisoned())
+
+
+def _fault() -> None:
+    """A true one: os.kill sends its signal to the main thread, and this one lives on for a moment."""
+    ctypes.string_at(0)

@@ -1,5 +1,8 @@
 """Tokens and scopes, health, metrics, the OpenAPI document."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from sqlalchemy import text
 
@@ -61,6 +64,24 @@ def test_health_readiness_and_version_ask_no_token(api):
     assert api("GET", "/healthz", as_=None).json() == {"status": "ok"}
     assert api("GET", "/readyz", as_=None).json() == {"status": "ready", "checks": {"database": "ok"}}
     assert api("GET", "/v1/version", as_=None).json()["schema_revision"] == head_revision()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_health_is_answered_while_the_database_holds_every_thread(api, app, engine):
+    with ThreadPoolExecutor(app.state.settings.threads) as pool:
+        with engine.begin() as connection:
+            connection.execute(text("LOCK TABLE tokens IN ACCESS EXCLUSIVE MODE"))
+            held = [pool.submit(api, "GET", "/v1/jobs") for _ in range(app.state.settings.threads)]
+            waiting = text(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tokens'::regclass"
+            )
+            deadline = time.monotonic() + 20
+            while connection.execute(text(locks)).scalar_one() < app.state.settings.threads:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            assert api.client.get("/healthz", timeout=2).is_success
+            assert not any(answer.done() for answer in held)
+        assert {answer.result().status_code for answer in held} == {200}
 
 
 def test_a_database_without_tables_is_not_ready(api, engine):
