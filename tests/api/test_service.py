@@ -76,7 +76,7 @@ def test_health_is_answered_while_the_database_holds_every_thread(api, app, engi
                 "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tokens'::regclass"
             )
             deadline = time.monotonic() + 20
-            while connection.execute(text(locks)).scalar_one() < app.state.settings.threads:
+            while connection.execute(waiting).scalar_one() < app.state.settings.threads:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             assert api.client.get("/healthz", timeout=2).is_success
