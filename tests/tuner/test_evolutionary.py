@@ -41,6 +41,14 @@ def test_with_an_expectation_a_first_batch_is_scored_and_holds_each_design_space
     assert best_traces([measured(candidate, round_=0) for candidate in batch], count=1)
 
 
+def test_a_batch_takes_one_of_each_tiling_before_its_twins(workloads, llvm):
+    """Programs that differ only in how far they are unrolled take nearly the same time."""
+    model = cost_model(make_target(llvm))
+    (batch,) = play(open_search("evolutionary", workloads["mm"], llvm, model=model), rounds=1)
+    tilings = [genome_of(candidate.trace).tiles for candidate in batch]
+    assert len(set(tilings)) == len(tilings)
+
+
 def test_it_scores_and_improves_once_it_has_learnt(workloads, llvm):
     options = {"result_lag": 1, "population_size": 64, "genetic_num_iters": 3}
     learnt = play(open_search("evolutionary", workloads["mm"], llvm, **options), rounds=6)

@@ -67,6 +67,20 @@ def test_vectors_are_expected_to_win(rows_of):
     assert expected(rows_of(tiled(pieces=2))) < expected(rows_of(tiled(pieces=2, vectors=False))) / 4
 
 
+def test_code_unrolled_by_hundreds_is_expected_to_lose(rows_of):
+    def unrolled(steps):
+        def write(schedule, i, j, k):
+            tiled(pieces=2)(schedule, i, j, k)
+            schedule.annotate(
+                schedule.get_loops(schedule.get_sblock("C"))[0], "pragma_auto_unroll_max_step", steps
+            )
+
+        return expected(rows_of(write))
+
+    assert unrolled(64) == pytest.approx(unrolled(16))
+    assert 1.05 < unrolled(512) / unrolled(64) < 1.5
+
+
 def test_an_odd_number_of_pieces_leaves_a_core_idle(rows_of):
     even, odd = (expected(rows_of(tiled(pieces=pieces, tile=(1, 16)))) for pieces in (2, 1))
     assert even < 0.7 * odd

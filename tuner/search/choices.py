@@ -75,14 +75,13 @@ class Choices:
             return None
         sites: list[_Tile | _Categorical] = []
         for site, decision in zip(sketch.sites, genome.decisions, strict=True):
-            attributes = sketch.instructions[site.index][2]
             if site.kind == TILE and isinstance(decision, tuple) and decision:
                 extent = math.prod(decision)
                 if extent < 1:
                     return None
                 sites.append(_Tile(extent, len(decision), site.bound))
             elif site.kind == CATEGORICAL:
-                sites.append(_Categorical(tuple(float(weight) for weight in attributes[1])))
+                sites.append(_Categorical(site.weights))
             else:
                 return None
         return cls(sketch, tuple(sites))

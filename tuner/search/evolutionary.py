@@ -84,10 +84,23 @@ class EvolutionarySearch:
         if not breeding.has_measured:
             picks.take(breeding.best_of_each(first=round_ * (count // 2)), at_most=count // 2)
         picks.take(breeding.descend(round(count * options.descent_ratio)))
-        best = breeding.best_first()
+        best = _twins_last(breeding.best_first())
         picks.take(best, at_most=picks.missing - n_random)
         picks.take(breeding.shuffled(fresh), at_most=n_random)
         picks.take(best)
+
+
+def _twins_last(programs: Sequence[Drawn]) -> list[Drawn]:
+    """In their order, but first one of each tiling: its twins take the same time, or nearly."""
+    firsts: list[Drawn] = []
+    twins: list[Drawn] = []
+    seen = set()
+    for drawn in programs:
+        tiles = drawn.genome.tiles if drawn.genome is not None else None
+        (twins if tiles in seen else firsts).append(drawn)
+        if tiles is not None:
+            seen.add(tiles)
+    return firsts + twins
 
 
 class _Breeding:

@@ -27,6 +27,10 @@ MUTATOR_KINDS = {
     "MutateComputeLocation": LOCATION,
 }
 _POSTPROC = "EnterPostproc"
+_UNROLLING = frozenset({"meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit"})
+#: Unrolling by more steps than this seldom makes a kernel faster, and often its build endless (measured:
+#: tuner.cost_model.roofline): it is drawn so much less often.
+_LONG, _LONG_SHARE = 128, 0.2
 #: Tries to move a factor before a tile counts as one that cannot be varied.
 _TILE_TRIES = 8
 
@@ -40,6 +44,10 @@ class Site:
     kind: str
     #: Of a tile: the largest innermost factor. Of a categorical: how many candidates it has.
     bound: int = 0
+    #: Of a categorical: how likely each candidate is to be drawn, on any scale.
+    weights: tuple[float, ...] = ()
+    #: It decides nothing but how far loops are unrolled.
+    unrolls: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,15 +63,30 @@ class Sketch:
 
     @cached_property
     def sites(self) -> tuple[Site, ...]:
+        unrolling = {
+            inputs[1]
+            for kind, inputs, attributes, _ in self.instructions
+            if kind == "Annotate" and attributes[0] in _UNROLLING
+        }
         found = []
-        for index, (kind, _inputs, attributes, _outputs) in enumerate(self.instructions):
+        for index, (kind, _inputs, attributes, outputs) in enumerate(self.instructions):
             if kind == TILE:
                 found.append(Site(index, TILE, int(attributes[1])))
             elif kind == CATEGORICAL:
-                found.append(Site(index, CATEGORICAL, len(attributes[0])))
+                found.append(_categorical(index, *attributes, unrolls=outputs[0] in unrolling))
             elif kind == LOCATION:
                 found.append(Site(index, LOCATION))
         return tuple(found)
+
+
+def _categorical(
+    index: int, candidates: Sequence[float], probabilities: Sequence[float], *, unrolls: bool
+) -> Site:
+    weights = tuple(float(weight) for weight in probabilities)
+    if unrolls:
+        pairs = zip(candidates, weights, strict=True)
+        weights = tuple(weight * (_LONG_SHARE if steps > _LONG else 1.0) for steps, weight in pairs)
+    return Site(index, CATEGORICAL, len(weights), weights, unrolls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +101,12 @@ class Genome:
         sites = zip(self.sketch.sites, self.decisions, strict=True)
         decisions = [[s.index, list(d) if isinstance(d, tuple) else d] for s, d in sites]
         return [self.sketch.instructions, decisions]
+
+    @property
+    def tiles(self) -> tuple[Sketch, tuple[Decision, ...]]:
+        """What it shares with its twins, which unroll more of the same loops or less."""
+        pairs = zip(self.sketch.sites, self.decisions, strict=True)
+        return self.sketch, tuple(decision for site, decision in pairs if not site.unrolls)
 
 
 def genome_of(trace: str) -> Genome | None:
@@ -143,7 +172,7 @@ class Variation:
         if isinstance(decision, tuple):
             return self._retiled(decision, innermost=site.bound)
         if site.kind == CATEGORICAL:
-            return self._random.randrange(site.bound)
+            return self._random.choices(range(site.bound), site.weights)[0]
         known = [kin.decisions[place] for kin in self._kin.get(genome.sketch, [])]
         return self._random.choice(
             [location for location in known if isinstance(location, int)] or [decision]
