@@ -15,6 +15,7 @@ from checks.index_map import check_index_map
 from checks.trace_allowed import (
     ANNOTATION_BOUNDS,
     ANNOTATIONS,
+    BLOCK_MAKERS,
     INSTRUCTIONS,
     INTRINSIC,
     REMOVED_ONLY,
@@ -24,6 +25,9 @@ from checks.trace_allowed import (
 )
 
 MAX_INSTRUCTIONS = 2_000
+#: What ordinary traces make stays far below.
+MAX_LOOPS = 1_000
+MAX_BLOCKS = 100
 MAX_TEXT_CHARS = 262_144
 _MAX_INTEGER = 2**31 - 1
 _MAX_PARTS = 16
@@ -60,6 +64,7 @@ def check_trace(obj: Any) -> None:
             _check_instruction(instruction, variables)
         except TraceError as error:
             raise TraceError(error.detail, instruction=index) from None
+    _check_growth(instructions)
     _check_decisions(decisions, instructions)
 
 
@@ -70,6 +75,16 @@ def _check_size(obj: Any) -> None:
         raise TraceError("the trace is not plain JSON") from None
     if length > MAX_TEXT_CHARS:
         raise TraceError(f"the trace is longer than {MAX_TEXT_CHARS} characters")
+
+
+def _check_growth(instructions: list[Any]) -> None:
+    """What makes loops or blocks takes the longer the more there are: with thousands a compile hangs."""
+    loops = sum(len(outputs) for kind, _, _, outputs in instructions if kind == "Split")
+    blocks = sum(kind in BLOCK_MAKERS for kind, *_ in instructions)
+    if loops > MAX_LOOPS or blocks > MAX_BLOCKS:
+        raise TraceError(
+            f"a trace splits into at most {MAX_LOOPS} loops and makes at most {MAX_BLOCKS} blocks"
+        )
 
 
 def _check_instruction(instruction: Any, variables: dict[str, int | None]) -> None:

@@ -8,7 +8,7 @@ import tvm
 from tvm.s_tir import Schedule
 from tvm.s_tir.meta_schedule.tune_context import TuneContext
 
-from checks.trace import MAX_INSTRUCTIONS, TraceError, check_trace
+from checks.trace import MAX_BLOCKS, MAX_INSTRUCTIONS, MAX_LOOPS, TraceError, check_trace
 from tests.checks import modules
 from tuner.tvm_light import load_tvm
 
@@ -172,6 +172,19 @@ def test_sizes_are_bounded(trace):
     refusal(long)
     reorder = ["Reorder", ["b0"] * 100_000, [], []]
     assert "longer" in refusal([[["GetSBlock", [], ["C", "main"], ["b0"]], reorder], []])
+
+
+def test_what_a_trace_makes_is_bounded():
+    """TVM took minutes for two thousand loops in one another."""
+    start = ["GetSBlock", [], ["C", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l0"]]
+    split = [
+        ["Split", [f"l{n}", 1, 1], [1, 0], [f"l{1000 + n}", f"l{n + 1}"]] for n in range(MAX_LOOPS // 2 + 1)
+    ]
+    check_trace([[*start, *split[:-1]], []])
+    assert str(MAX_LOOPS) in refusal([[*start, *split], []])
+    read = [["CacheRead", ["b0", []], [0, "global"], [f"b{n + 1}"]] for n in range(MAX_BLOCKS + 1)]
+    check_trace([[*start, *read[:-1]], []])
+    assert str(MAX_BLOCKS) in refusal([[*start, *read], []])
 
 
 @pytest.mark.parametrize("value", [None, {}, [], [[]], [[], [], []], [{}, []], "text", [[1], []], [[[]], []]])

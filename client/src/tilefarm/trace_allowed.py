@@ -45,6 +45,11 @@ INSTRUCTIONS: Final[dict[str, tuple[str, ...]]] = {
     "EnterPostproc": (),
 }
 
+#: Each makes a block, some one more.
+BLOCK_MAKERS: Final = frozenset(
+    {"CacheRead", "CacheWrite", "ReIndex", "DecomposeReduction", "RFactor", "Blockize", "PadEinsum"}
+)
+
 #: Annotation keys, with what their value may be.
 ANNOTATIONS: Final[dict[str, str]] = {
     "meta_schedule.tiling_structure": "tiling",
