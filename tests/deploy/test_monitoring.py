@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import promql_parser
@@ -30,6 +31,7 @@ BY = re.compile(r"\bby \(([a-z_, ]+)\) \([^()]*?\(?(tilefarm_[a-z_]+)")
 GIVEN = {"instance", "job", "pod", "le"}
 ALERTS = yaml.safe_load((CHART / "monitoring" / "alerts.yaml").read_text(encoding="utf-8"))
 RULES: list[dict[str, Any]] = [rule for group in ALERTS["groups"] for rule in group["rules"]]
+DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 BOARD = json.loads((CHART / "monitoring" / "dashboard.json").read_text(encoding="utf-8"))
 EXPRESSIONS = [rule["expr"] for rule in RULES] + [
     target["expr"] for panel in BOARD["panels"] for target in panel["targets"]
@@ -116,6 +118,13 @@ def test_counters_have_total_and_nothing_is_labelled_by_job_or_workload(told):
         assert not name.endswith(("_ms", "_millis", "_mb"))
     assert "tilefarm_trials_total" in told
     assert "tilefarm_trials" not in told
+
+
+def test_the_docs_name_every_metric_and_no_other(told):
+    table = DOCS.read_text(encoding="utf-8").partition("| metric | labels | of |")[2].partition("\n\n")[0]
+    documented = set(NAME.findall(table))
+    names = {name for name in told if not name.endswith("_created")}
+    assert documented == {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
