@@ -33,6 +33,22 @@ def _conv2d_nchw(*shape: int) -> Build:
     return build
 
 
+def _conv2d_transpose_nchw(*shape: int) -> Build:
+    """(N, CI, H, W, CO, kernel, stride, padding)."""
+
+    def build() -> Sequence[Any]:
+        from tvm import te, topi
+
+        batch, channels, height, width, filters, kernel, stride, padding = shape
+        data = te.placeholder((batch, channels, height, width), name="data")
+        weight = te.placeholder((channels, filters, kernel, kernel), name="weight")
+        pads = (padding, padding)
+        out = topi.nn.conv2d_transpose_nchw(data, weight, (stride, stride), pads, "float32", (0, 0))
+        return data, weight, topi.nn.relu(out)
+
+    return build
+
+
 def _matmul(batch: int, rows: int, columns: int, depth: int) -> Build:
     def build() -> Sequence[Any]:
         from tvm import te
@@ -116,6 +132,8 @@ UNSEEN: dict[str, Build] = {
     "BMM-bias": _matmul(6, 197, 197, 64),
     "GMM-prime": _matmul(1, 241, 509, 769),
     "T2D": _of_tests("conv2d_transpose_nhwc", 1, 14, 14, 192, 96, 4, 2, 1),
+    "T2D-odd": _of_tests("conv2d_transpose_nhwc", 1, 19, 19, 80, 72, 3, 2, 1),
+    "T2D-NCHW": _conv2d_transpose_nchw(1, 256, 16, 16, 128, 4, 2, 1),
     "DEP-5x5": _of_tests("depthwise_conv2d_nhwc", 1, 28, 28, 240, 5, 1, 2),
     "C3D": _of_tests("conv3d_ndhwc", 1, 8, 20, 20, 32, 48, 3, 1, 1),
     "SCORES": _scores(8, 257, 257, 80),

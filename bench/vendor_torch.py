@@ -61,6 +61,16 @@ def _conv2d_transposed(stride: int, padding: int) -> Prepare:
     return prepare
 
 
+def _conv2d_transposed_nchw_relu(stride: int, padding: int) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        def call(image: Any, filters: Any) -> Any:
+            return torch.nn.functional.conv_transpose2d(image, filters, None, stride, padding).relu_()
+
+        return [partial(call, *pair) for pair in _arranged(torch, data, weight)]
+
+    return prepare
+
+
 def _conv3d(padding: int) -> Prepare:
     def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
         formats = (torch.contiguous_format, torch.channels_last_3d)
@@ -158,6 +168,8 @@ FUNCTIONS: dict[str, Prepare] = {
     "BMM-bias": _product_bias_relu,
     "GMM-prime": _product_bias_relu,
     "T2D": _conv2d_transposed(2, 1),
+    "T2D-odd": _conv2d_transposed(2, 1),
+    "T2D-NCHW": _conv2d_transposed_nchw_relu(2, 1),
     "DEP-5x5": _depthwise(2),
     "C3D": _conv3d(1),
     "SCORES": _scores,

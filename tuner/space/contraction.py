@@ -72,14 +72,17 @@ class Contraction:
         return len(self.vectors.contiguous) > 1 and bool(of_depth & set(self.vectors.contiguous))
 
     @classmethod
-    def of(cls, block: Any) -> Self | None:
-        """The contraction that a TVM block is, or None; its columns are those of the output."""
-        return _contraction(cls, block)
+    def of(cls, block: Any, *, guarded: bool = False) -> Self | None:
+        """The contraction that a TVM block is, or None; its columns are those of the output.
+
+        With `guarded` an operand may be zero where a condition does not hold.
+        """
+        return _contraction(cls, block, guarded=guarded)
 
     @classmethod
-    def turned(cls, block: Any) -> Self | None:
+    def turned(cls, block: Any, *, guarded: bool = False) -> Self | None:
         """With rows and columns exchanged: a vector of results is then no vector of the output."""
-        return _contraction(cls, block, turn=True)
+        return _contraction(cls, block, turn=True, guarded=guarded)
 
 
 def needs_simplifying(block: Any) -> bool:
@@ -101,15 +104,20 @@ def grouped_axis(block: Any) -> tuple[int, int] | None:
     return None
 
 
-def _contraction(cls: Any, block: Any, *, turn: bool = False) -> Any:
-    operands = _operands(block)
+def guards_of(block: Any) -> list[Any]:
+    """Conditions outside of which a load of the block counts as zero."""
+    return [part for call in _guarded_in(block.body.value) for part in _conjuncts(call.args[0])]
+
+
+def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> Any:
+    operands = _operands(block, guarded=guarded)
     if operands is None:
         return None
     store, loads = operands
     axes = [Axis(place=place, extent=int(axis.dom.extent)) for place, axis in enumerate(block.iter_vars)]
     kinds = [int(axis.iter_type) for axis in block.iter_vars]
     indices = [_simplified(block, load.indices) for load in loads]
-    used = [_places(block, found) for found in indices]
+    used = [places_in(block, found) for found in indices]
     spatial = [axis for axis, kind in zip(axes, kinds, strict=True) if kind == _SPATIAL]
     depth = tuple(axis for axis, kind in zip(axes, kinds, strict=True) if kind == _REDUCTION)
     of_both = tuple(axis for axis in spatial if axis.place in used[0] and axis.place in used[1])
@@ -145,7 +153,7 @@ def _ending_with(axes: tuple[Axis, ...], contiguous: tuple[int, ...]) -> tuple[A
     return tuple(sorted(axes, key=lambda axis: axis.place in contiguous))
 
 
-def _operands(block: Any) -> tuple[Any, tuple[Any, Any]] | None:
+def _operands(block: Any, *, guarded: bool) -> tuple[Any, tuple[Any, Any]] | None:
     """The store and the two loads that are multiplied; None where the block does anything else."""
     from tvm.tirx import BufferStore
 
@@ -159,7 +167,7 @@ def _operands(block: Any) -> tuple[Any, tuple[Any, Any]] | None:
         return None
     for total, product in ((value.a, value.b), (value.b, value.a)):
         if _is_load(total) and total.source.same_as(store.buffer) and _is(product, "Mul"):
-            loads = tuple(_uncast(side) for side in (product.a, product.b))
+            loads = tuple(_operand(side, guarded=guarded) for side in (product.a, product.b))
             if all(_is_load(load) for load in loads) and _constant_extents(block):
                 return store, (loads[0], loads[1])
     return None
@@ -169,8 +177,32 @@ def _constant_extents(block: Any) -> bool:
     return all(_is(axis.dom.extent, "IntImm") for axis in block.iter_vars)
 
 
+def _operand(value: Any, *, guarded: bool) -> Any:
+    value = _uncast(value)
+    return _operand(value.args[1], guarded=True) if guarded and _is_guarded(value) else value
+
+
 def _uncast(value: Any) -> Any:
     return value.value if _is(value, "Cast") else value
+
+
+def _is_guarded(value: Any) -> bool:
+    """It is zero where its condition does not hold."""
+    is_choice = _is(value, "Call") and str(getattr(value.op, "name", "")) == "prim.if_then_else"
+    return is_choice and getattr(value.args[2], "value", None) == 0
+
+
+def _guarded_in(value: Any) -> list[Any]:
+    if _is_guarded(value):
+        return [value, *_guarded_in(value.args[1])]
+    parts = (getattr(value, name, None) for name in ("a", "b", "value"))
+    return [found for part in parts if hasattr(part, "ty") for found in _guarded_in(part)]
+
+
+def _conjuncts(condition: Any) -> list[Any]:
+    if _is(condition, "And"):
+        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
+    return [condition]
 
 
 def _simplified(block: Any, indices: Iterable[Any]) -> list[Any]:
@@ -184,7 +216,8 @@ def _simplified(block: Any, indices: Iterable[Any]) -> list[Any]:
     return [analyzer.simplify(index) for index in indices]
 
 
-def _places(block: Any, indices: Iterable[Any]) -> frozenset[int]:
+def places_in(block: Any, indices: Iterable[Any]) -> frozenset[int]:
+    """Places of the iterators that expressions use."""
     from tvm.tirx.analysis import undefined_vars
 
     found = [variable for index in indices for variable in undefined_vars(index, [])]

@@ -11,6 +11,8 @@ from tuner.space.contraction import Contraction, grouped_axis, needs_simplifying
 from tuner.space.dots import dots_of, write_dots
 from tuner.space.index_maps import index_map
 from tuner.space.offering import is_untouched, written
+from tuner.space.phase_nest import phase_nests, write_phases
+from tuner.space.phases import absorb_dilation, phased_of
 from tuner.space.plans import Plan, plans, whole_tiles
 from tuner.space.tiling import tile
 from tuner.space.vectors import VectorUnit, vector_unit
@@ -25,6 +27,9 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     normal = _normalised(schedule, name)
     if normal is None:
         return []
+    by_phases = _in_phases(normal, name, target)
+    if by_phases:  # whatever multiplies the zeros is left to stock
+        return by_phases
     node = normal.get(normal.get_sblock(name))
     contraction = Contraction.of(node)
     if contraction is None:
@@ -39,6 +44,20 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
         for dots in dots_of(contraction, unit)
     ]
     return written(normal, name, [*forms, *rows])
+
+
+def _in_phases(schedule: Any, name: str, target: Any) -> list[Any]:
+    """Schedules of a transposed convolution that multiply no zeros; none of other contractions."""
+    absorbed = schedule.copy()
+    try:
+        absorb_dilation(absorbed, absorbed.get_sblock(name))
+    except TVM_ERRORS:
+        return []
+    phased = phased_of(absorbed.get(absorbed.get_sblock(name)))
+    if phased is None:
+        return []
+    nests = phase_nests(phased, vector_unit(target, phased.contraction.dtype))
+    return written(absorbed, name, [partial(write_phases, phased=phased, nest=nest) for nest in nests])
 
 
 def _is_worth_turning(straight: Contraction, turned: Contraction, unit: VectorUnit) -> bool:

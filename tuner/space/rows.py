@@ -21,19 +21,7 @@ _ACCUMULATORS, _LATENCY = (1, 2, 4, 8), 4
 _MIN_VECTORS = 2
 #: Functions that LLVM has as vector instructions; others are calls, element by element.
 _VECTOR_CALLS = frozenset(
-    f"tirx.{name}"
-    for name in (
-        "sqrt",
-        "rsqrt",
-        "fabs",
-        "floor",
-        "ceil",
-        "round",
-        "trunc",
-        "nearbyint",
-        "if_then_else",
-        "likely",
-    )
+    {"sqrt", "rsqrt", "fabs", "floor", "ceil", "round", "trunc", "nearbyint", "if_then_else", "likely"}
 )
 
 
@@ -210,7 +198,8 @@ def _lies_along(node: Any, variable: Any) -> bool:
 def _has_call(node: Any) -> bool:
     """It computes something of an element by a function that LLVM has no instruction for."""
     calls = [each for each in _parts(node.body) if type(each).__name__ == "Call"]
-    return any(str(getattr(call.op, "name", "")) not in _VECTOR_CALLS for call in calls)
+    names = (str(getattr(call.op, "name", "")) for call in calls)  # as `tirx.sqrt`, `prim.ceil`
+    return any(name.rpartition(".")[2] not in _VECTOR_CALLS for name in names)
 
 
 def _parts(node: Any) -> Iterator[Any]:

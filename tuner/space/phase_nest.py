@@ -1,0 +1,192 @@
+"""Writes a contraction phase by phase: no tap that meets zeros is multiplied.
+
+Outputs and taps are split by the stride, and phases unrolled: then TVM knows of each copy of the register
+tile whether its condition holds, and removes those where it does not. Loops, from the outside: (batch, outer
+columns, outer lines) over the cores; phases of the outputs; columns, lines, tiles of a line; phases of the
+taps; taps, depth; the register tile. What stride or tile do not divide gets conditions, no padding.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.space.contraction import Axis, Contraction
+from tuner.space.epilogue import epilogue_of
+from tuner.space.index_maps import index_map
+from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.phases import Phase, Phased
+from tuner.space.staging import write_tail
+from tuner.space.vectors import RegisterTile, VectorUnit, best_tiles, hope, register_tiles
+
+_MIN_LANES = 4
+_MAX_TILES = 64
+_N_TILES = 2
+#: A tile that divides a line is tried where its hope is at least this share of the best.
+_NEARLY = 0.6
+#: Copies of the register tile that TVM unrolls, before it removes those that multiply zeros.
+_MAX_COPIES = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseNest:
+    """One way to write it."""
+
+    tile: RegisterTile
+    lanes: int
+    #: The filters are copied once, in panels of a tile's columns.
+    packs: bool
+
+
+def phase_nests(phased: Phased, unit: VectorUnit) -> tuple[PhaseNest, ...]:
+    """None where the columns do not fill vectors, or phases are too many."""
+    contraction = phased.contraction
+    lanes = math.gcd(contraction.extents[1], unit.lanes)
+    n_copies = math.prod(phase.stride**2 for phase in phased.phases)
+    if len(contraction.columns) != 1 or lanes < _MIN_LANES or n_copies > _MAX_COPIES:
+        return ()
+    columns = contraction.columns[0]
+    unit = VectorUnit(lanes=lanes, registers=unit.registers)
+    whole = [tile for tile in register_tiles(unit) if columns.extent % tile.columns == 0]
+    tiles = _tiles(whole, unit, extents=(_line_of_a_phase(phased), columns.extent))
+    ready = columns.place in contraction.vectors.contiguous
+    return tuple(
+        PhaseNest(tile=tile, lanes=lanes, packs=packs)
+        for tile in tiles
+        for packs in ((False, True) if ready else (True,))
+    )
+
+
+def write_phases(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> None:
+    """Raises what TVM raises where it cannot."""
+    contraction = phased.contraction
+    epilogue = epilogue_of(schedule, block, contraction)
+    tail = None if epilogue is None else epilogue.block
+    if not contraction.writes_rows:
+        lined_up = _results_in_vectors(schedule, block, contraction)
+        if tail is None:
+            tail = lined_up
+        else:
+            schedule.compute_inline(lined_up)
+    if nest.packs:
+        _pack(schedule, block, phased, nest)
+    cores = _tile(schedule, block, phased, nest)
+    if tail is not None:
+        schedule.reverse_compute_at(tail, cores, preserve_unit_loops=True)
+        last = int(schedule.get(tail).iter_vars[-1].dom.extent)
+        write_tail(schedule, tail, after=cores, lanes=nest.lanes, columns=last)
+        schedule.annotate(tail, TILED, STRUCTURE)
+
+
+def _tiles(
+    tiles: Sequence[RegisterTile], unit: VectorUnit, *, extents: tuple[int, int]
+) -> tuple[RegisterTile, ...]:
+    """The best one that divides a line and the best others: a row with a condition is no accumulator."""
+    rows, columns = extents
+    ranked = best_tiles(tiles, unit, rows=rows, columns=columns, count=_N_TILES)
+    dividing = [tile for tile in tiles if rows % tile.rows == 0]
+    least = _NEARLY * hope(ranked[0], unit, rows, columns)
+    first = [
+        tile
+        for tile in best_tiles(dividing, unit, rows=rows, columns=columns, count=1)
+        if hope(tile, unit, rows, columns) >= least
+    ]
+    return tuple(dict.fromkeys([*first, *ranked]))[:_N_TILES]
+
+
+def _line_of_a_phase(phased: Phased) -> int:
+    """How many neighbours in a line of the output have one phase."""
+    line = phased.contraction.rows[-1]
+    strides = [phase.stride for phase in phased.phases if phase.output == line.place]
+    return -(-line.extent // (strides[0] if strides else 1))
+
+
+def _results_in_vectors(schedule: Any, block: Any, contraction: Contraction) -> Any:
+    """The block writes with its columns innermost; the block that is returned takes that to the output."""
+    copy = schedule.reindex(block, ("write", 0))
+    depth = {axis.place for axis in contraction.depth}
+    places = [place for place in range(contraction.n_axes) if place not in depth]
+    (columns,) = contraction.columns
+    inner = [*(place for place in places if place != columns.place), columns.place]
+    schedule.transform_layout(block, ("write", 0), index_map(places, lambda v: [v[place] for place in inner]))
+    return copy
+
+
+def _pack(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> None:
+    """Filters as [batch, panels, taps, depth, columns of a panel]."""
+    contraction = phased.contraction
+    operand, size = contraction.vectors, nest.tile.columns
+    (columns,) = contraction.columns
+    copy = schedule.reindex(block, ("read", operand.read))
+    for producer in schedule.get_producers(copy):
+        schedule.compute_inline(producer)
+    batch = [axis.place for axis in contraction.batch]
+    taps = [phase.tap for phase in phased.phases]
+    depth = [axis.place for axis in contraction.depth if axis.place not in taps]
+
+    def in_panels(v: dict[int, Any]) -> list[Any]:
+        outer = [*(v[place] for place in batch), v[columns.place] // size]
+        return [*outer, *(v[place] for place in (*taps, *depth)), v[columns.place] % size]
+
+    schedule.transform_layout(block, ("read", operand.read), index_map(operand.places, in_panels))
+    loops = dict(zip(operand.places, schedule.get_loops(copy), strict=True))
+    panel, vector, lane = schedule.split(loops[columns.place], [None, size // nest.lanes, nest.lanes])
+    outer = [*(loops[place] for place in batch), panel, *(loops[place] for place in depth)]
+    schedule.reorder(*outer, vector, *(loops[place] for place in taps), lane)
+    schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+    schedule.vectorize(lane)
+    schedule.annotate(copy, TILED, STRUCTURE)
+
+
+def _tile(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> Any:
+    """Returns the loop over the cores."""
+    contraction = phased.contraction
+    loops = dict(enumerate(schedule.get_loops(block)))
+    phases = [_split_off(schedule, loops, phase.output, phase) for phase in phased.phases]
+    tap_phases = [_split_off(schedule, loops, phase.tap, phase) for phase in phased.phases]
+    taps = [phase.tap for phase in phased.phases]
+    depth = [*taps, *(axis.place for axis in contraction.depth if axis.place not in taps)]
+    *rows, line = [axis.place for axis in contraction.rows]
+    columns, vector, lane = schedule.split(
+        loops[contraction.columns[0].place], [None, nest.tile.columns // nest.lanes, nest.lanes]
+    )
+    along, row = schedule.split(loops[line], [None, nest.tile.rows])
+    outer_columns, columns = _sampled(schedule, columns)
+    outer, inner = [*_loops(loops, contraction.batch), outer_columns], [columns]
+    if rows:
+        lines, within = _sampled(schedule, loops[rows[-1]])
+        outer, inner = [*outer, *(loops[place] for place in rows[:-1]), lines], [columns, within]
+    tile = (row, vector, lane)
+    schedule.reorder(*outer, *phases, *inner, along, *tap_phases, *(loops[place] for place in depth), *tile)
+    cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
+    schedule.parallel(cores)
+    along_line = [loops[phase.tap] for phase in phased.phases if phase.output == line]
+    # With the taps of a line known, all but the tiles at its ends lie in the image.
+    for loop in (*phases, *tap_phases, *(along_line if phased.is_bounded else ())):
+        schedule.unroll(loop)
+    _in_registers(schedule, tile)
+    start = schedule.decompose_reduction(block, tap_phases[0])
+    _in_registers(schedule, tuple(schedule.get_loops(start))[-len(tile) :])
+    schedule.annotate(block, TILED, STRUCTURE)
+    return cores
+
+
+def _split_off(schedule: Any, loops: dict[int, Any], place: int, phase: Phase) -> Any:
+    loops[place], rest = schedule.split(loops[place], [None, phase.stride])
+    return rest
+
+
+def _in_registers(schedule: Any, tile: tuple[Any, ...]) -> None:
+    *unrolled, lanes = tile
+    for loop in unrolled:
+        schedule.unroll(loop)
+    schedule.vectorize(lanes)
+
+
+def _loops(loops: dict[int, Any], axes: Sequence[Axis]) -> list[Any]:
+    return [loops[axis.place] for axis in axes]
+
+
+def _sampled(schedule: Any, loop: Any) -> Any:
+    factors = schedule.sample_perfect_tile(loop, n=2, max_innermost_factor=_MAX_TILES)
+    return schedule.split(loop, factors)
