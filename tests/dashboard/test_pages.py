@@ -146,7 +146,7 @@ def test_the_fleet_tells_what_a_worker_does_and_what_waits(browse, farm, engine,
     (held,) = add_trials(engine, job_id, state="dispatched")
     add_trials(engine, job_id, state="queued", count=5)
     with transaction(engine) as session:
-        beat(session, worker, holding=[(held, 1)], stage_secs={})
+        beat(session, worker, token_id=1, holding=[(held, 1)], stage_secs={})
     page = browse("root").page("/fleet")
     assert f'<a href="/trials/{held}">conv2d</a>' in page
     assert ">alive<" in page
