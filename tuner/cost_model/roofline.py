@@ -34,9 +34,10 @@ _IN_FLIGHT = 8.0
 _SPILLED = 6.0
 #: Of the registers, those that hold operands.
 _OPERANDS = 4
-#: A pragma that unrolls by hundreds. Of 54 tilings of nine workloads, timed with 16, 64 and 512 on Zen 4, 512
-#: was the best in eight; six did not build in time, the others took a fifth more, and twice as long to build.
-_LONG_BODY, _LONG = 256, 1.2
+#: Steps of a pragma from which code gets long, and what it takes more then. Of 54 tilings of nine workloads,
+#: timed with 16, 64 and 512 on Zen 4, 512 was best in eight; six did not build in time, the others took a
+#: fifth more, and twice as long to build.
+LONG_UNROLL, _LONG = 128, 1.2
 _CYCLES_PER_CALL = 25.0
 #: Entering and leaving a loop over the cores.
 _FORK_CYCLES = 8_000.0
@@ -83,7 +84,7 @@ class Roofline:
         in_flight = np.maximum(plain[:, _UNROLLED], np.where(plain[:, _PRAGMA] > 0, _IN_FLIGHT / 2, 1))
         idle = np.maximum(1, _IN_FLIGHT / in_flight)
         slower = np.maximum(idle, np.where(self._spills(plain, lanes), _SPILLED, 1))
-        slower *= np.where(plain[:, _PRAGMA] > _LONG_BODY, _LONG, 1)
+        slower *= np.where(plain[:, _PRAGMA] > LONG_UNROLL, _LONG, 1)
         return operations / lanes / _OPERATIONS_PER_CYCLE * slower + calls * _CYCLES_PER_CALL
 
     def _spills(self, plain: _Columns, lanes: _Columns) -> npt.NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from functools import cached_property
 from random import Random
 from typing import Any
 
+from tuner.cost_model.roofline import LONG_UNROLL
 from tuner.plain_json import compact
 
 #: A tile's factors, or the index that a categorical or a compute location was decided to.
@@ -28,9 +29,9 @@ MUTATOR_KINDS = {
 }
 _POSTPROC = "EnterPostproc"
 _UNROLLING = frozenset({"meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit"})
-#: Unrolling by more steps than this seldom makes a kernel faster, and often its build endless (measured:
-#: tuner.cost_model.roofline): it is drawn so much less often.
-_LONG, _LONG_SHARE = 128, 0.2
+#: Unrolling by more than LONG_UNROLL seldom makes a kernel faster, and often its build endless: so much less
+#: often it is drawn.
+_LONG_SHARE = 0.2
 #: Tries to move a factor before a tile counts as one that cannot be varied.
 _TILE_TRIES = 8
 
@@ -85,7 +86,7 @@ def _categorical(
     weights = tuple(float(weight) for weight in probabilities)
     if unrolls:
         pairs = zip(candidates, weights, strict=True)
-        weights = tuple(weight * (_LONG_SHARE if steps > _LONG else 1.0) for steps, weight in pairs)
+        weights = tuple(weight * (_LONG_SHARE if steps > LONG_UNROLL else 1.0) for steps, weight in pairs)
     return Site(index, CATEGORICAL, len(weights), weights, unrolls)
 
 

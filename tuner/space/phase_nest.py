@@ -39,7 +39,7 @@ class PhaseNest:
 
 
 def phase_nests(phased: Phased, unit: VectorUnit) -> tuple[PhaseNest, ...]:
-    """None where the columns do not fill vectors, or phases are too many."""
+    """Empty where the columns do not fill vectors, or phases are too many."""
     contraction = phased.contraction
     lanes = math.gcd(contraction.extents[1], unit.lanes)
     n_copies = math.prod(phase.stride**2 for phase in phased.phases)
