@@ -12,6 +12,7 @@ from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.index_maps import fusing
 from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.registers import sampled, sum_in_registers
 from tuner.space.staging import below, write_tail
 from tuner.space.vectors import VectorUnit, largest_divisor
 
@@ -57,7 +58,7 @@ def write_dots(schedule: Any, block: Any, contraction: Contraction, dots: Dots, 
         schedule.reverse_compute_at(epilogue.block, sums.cores, preserve_unit_loops=True)
         write_tail(schedule, epilogue.block, after=sums.cores, lanes=lanes, columns=dots.columns)
         schedule.annotate(epilogue.block, TILED, STRUCTURE)
-    _in_registers(schedule, sums)
+    sum_in_registers(schedule, sums.block, sums.tile, start=sums.steps)
     _across(schedule, block, sums.cores, dots)
     for each in (sums.block, block):
         schedule.annotate(each, TILED, STRUCTURE)
@@ -80,26 +81,12 @@ def _partial_sums(schedule: Any, block: Any, dots: Dots, *, lanes: int) -> _Sums
     *batch, rows, columns, steps, within = schedule.get_loops(partial)
     rows, tile_rows = schedule.split(rows, [None, dots.rows])
     columns, tile_columns = schedule.split(columns, [None, dots.columns])
-    factors = schedule.sample_perfect_tile(columns, n=2, max_innermost_factor=_MAX_TILES)
-    outer, columns = schedule.split(columns, factors)
+    outer, columns = sampled(schedule, columns, max_innermost=_MAX_TILES)
     tile = (tile_rows, tile_columns, within)
     schedule.reorder(*batch, outer, columns, rows, steps, *tile)
     cores = schedule.fuse(*batch, outer) if batch else outer
     schedule.parallel(cores)
     return _Sums(block=partial, cores=cores, steps=steps, tile=tile)
-
-
-def _in_registers(schedule: Any, sums: _Sums) -> None:
-    _vectorize(schedule, sums.tile)
-    start = schedule.decompose_reduction(sums.block, sums.steps)
-    _vectorize(schedule, tuple(schedule.get_loops(start))[-len(sums.tile) :])
-
-
-def _vectorize(schedule: Any, tile: tuple[Any, ...]) -> None:
-    *unrolled, lanes = tile
-    for loop in unrolled:
-        schedule.unroll(loop)
-    schedule.vectorize(lanes)
 
 
 def _across(schedule: Any, block: Any, cores: Any, dots: Dots) -> None:

@@ -16,6 +16,7 @@ from tuner.space.epilogue import epilogue_of
 from tuner.space.index_maps import index_map
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.phases import Phase, Phased
+from tuner.space.registers import sampled, sum_in_registers
 from tuner.space.staging import write_tail
 from tuner.space.vectors import RegisterTile, VectorUnit, best_tiles, hope, register_tiles
 
@@ -151,10 +152,10 @@ def _tile(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> Any:
         loops[contraction.columns[0].place], [None, nest.tile.columns // nest.lanes, nest.lanes]
     )
     along, row = schedule.split(loops[line], [None, nest.tile.rows])
-    outer_columns, columns = _sampled(schedule, columns)
+    outer_columns, columns = sampled(schedule, columns, max_innermost=_MAX_TILES)
     outer, inner = [*_loops(loops, contraction.batch), outer_columns], [columns]
     if rows:
-        lines, within = _sampled(schedule, loops[rows[-1]])
+        lines, within = sampled(schedule, loops[rows[-1]], max_innermost=_MAX_TILES)
         outer, inner = [*outer, *(loops[place] for place in rows[:-1]), lines], [columns, within]
     tile = (row, vector, lane)
     schedule.reorder(*outer, *phases, *inner, along, *tap_phases, *(loops[place] for place in depth), *tile)
@@ -164,9 +165,7 @@ def _tile(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> Any:
     # With the taps of a line known, all but the tiles at its ends lie in the image.
     for loop in (*phases, *tap_phases, *(along_line if phased.is_bounded else ())):
         schedule.unroll(loop)
-    _in_registers(schedule, tile)
-    start = schedule.decompose_reduction(block, tap_phases[0])
-    _in_registers(schedule, tuple(schedule.get_loops(start))[-len(tile) :])
+    sum_in_registers(schedule, block, tile, start=tap_phases[0])
     schedule.annotate(block, TILED, STRUCTURE)
     return cores
 
@@ -176,17 +175,5 @@ def _split_off(schedule: Any, loops: dict[int, Any], place: int, phase: Phase) -
     return rest
 
 
-def _in_registers(schedule: Any, tile: tuple[Any, ...]) -> None:
-    *unrolled, lanes = tile
-    for loop in unrolled:
-        schedule.unroll(loop)
-    schedule.vectorize(lanes)
-
-
 def _loops(loops: dict[int, Any], axes: Sequence[Axis]) -> list[Any]:
     return [loops[axis.place] for axis in axes]
-
-
-def _sampled(schedule: Any, loop: Any) -> Any:
-    factors = schedule.sample_perfect_tile(loop, n=2, max_innermost_factor=_MAX_TILES)
-    return schedule.split(loop, factors)

@@ -11,6 +11,7 @@ from typing import Any
 from tuner.space.contraction import Contraction
 from tuner.space.normal_form import STRUCTURE, TILED, NormalForm, normal_form
 from tuner.space.plans import Plan, Staging
+from tuner.space.registers import sampled, sum_in_registers
 from tuner.space.staging import write_stage, write_tail
 
 _MAX_TILES = 64
@@ -38,17 +39,8 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
         write_tail(schedule, form.tail, after=nest.outer, lanes=lanes, columns=contraction.extents[1])
         schedule.annotate(form.tail, TILED, STRUCTURE)
     _write_stages(schedule, form, nest, plan, lanes=lanes)
-    _in_registers(schedule, nest.tile)
-    start = schedule.decompose_reduction(block, nest.start)
-    _in_registers(schedule, tuple(schedule.get_loops(start))[-len(nest.tile) :])
+    sum_in_registers(schedule, block, nest.tile, start=nest.start)
     schedule.annotate(block, TILED, STRUCTURE)
-
-
-def _in_registers(schedule: Any, tile: tuple[Any, ...]) -> None:
-    *unrolled, lanes = tile
-    for loop in unrolled:
-        schedule.unroll(loop)
-    schedule.vectorize(lanes)
 
 
 def _write_stages(schedule: Any, form: NormalForm, nest: _Nest, plan: Plan, *, lanes: int) -> None:
@@ -70,16 +62,16 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
     # A vector of three registers was 28 times slower than a loop over single ones.
     columns, tile_vectors, tile_lanes = schedule.split(columns, [None, plan.tile.columns // lanes, lanes])
     tile = (tile_rows, tile_vectors, tile_lanes)
-    outer_columns, columns = _sampled(schedule, columns, _MAX_TILES)
+    outer_columns, columns = sampled(schedule, columns, max_innermost=_MAX_TILES)
     outer = [*batch, outer_columns]
     if plan.vectors is not Staging.TILE:  # else each core would copy the same columns again for other rows
-        outer_rows, rows = _sampled(schedule, rows, _MAX_TILES)
+        outer_rows, rows = sampled(schedule, rows, max_innermost=_MAX_TILES)
         outer.append(outer_rows)
     blocks: list[Any] = []
     depths = [depth]
     if plan.blocks_depth:
         pieces, depth = schedule.split(depth, [None, plan.depth_grain])
-        outer_depth, pieces = _sampled(schedule, pieces, _MAX_PIECES)
+        outer_depth, pieces = sampled(schedule, pieces, max_innermost=_MAX_PIECES)
         blocks, depths = [outer_depth], [pieces, depth]
     schedule.reorder(*outer, *blocks, columns, rows, *depths, *tile)
     over_cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
@@ -90,8 +82,3 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
         start=blocks[0] if blocks else depths[0],
         tile=tile,
     )
-
-
-def _sampled(schedule: Any, loop: Any, max_innermost: int) -> Any:
-    factors = schedule.sample_perfect_tile(loop, n=2, max_innermost_factor=max_innermost)
-    return schedule.split(loop, factors)
