@@ -1,0 +1,79 @@
+"""The table of `python -m bench space`. Pure: rows in, Markdown out."""
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+
+from bench import vendors
+from bench.report import markdown_table, micros, number, target_text
+from bench.space_rows import Rows
+
+_HEAD = (
+    *("workload", "cores", "trials", "seeds", "space", "best, µs (least–most)", "GFLOP/s", "% of peak"),
+    *("% of copy", "× base", *(f"× {name}" for name in vendors.LIBRARIES), "search, s", "wall, s", "not ok"),
+)
+
+
+def summary(kept: Sequence[Rows], spaces: Sequence[str]) -> str:
+    """Where the rows come from, the table, and means by cores and trials. `spaces[0]` is the base."""
+    return "\n".join([*_conditions(kept), "", table(kept, spaces), "", *_means(kept, spaces)])
+
+
+def table(kept: Sequence[Rows], spaces: Sequence[str]) -> str:
+    cells = [_cells(rows, space, spaces[0]) for rows in kept for space in spaces if rows.runs(space)]
+    return "\n".join(markdown_table(_HEAD, cells))
+
+
+def _conditions(kept: Sequence[Rows]) -> list[str]:
+    every = [row for rows in kept for row in rows.rows]
+    where = Counter(f"{row.machine}; target `{target_text(row.target)}`" for row in every)
+    commits = ", ".join(sorted({row.commit for row in every}))
+    lines = [f"{machine}: {count} {'row' if count == 1 else 'rows'}." for machine, count in where.items()]
+    return [
+        *lines,
+        f"Commits {commits}. Times are medians over the seeds, × are medians of the seeds' ratios.",
+    ]
+
+
+def _cells(rows: Rows, space: str, base: str) -> list[str]:
+    first, runs = rows.first, rows.runs(space)
+    secs = [run.careful_secs for run in runs]
+    failed = sum(count for run in runs for outcome, count in run.outcomes.items() if outcome != "ok")
+    spread = f" ({micros(min(secs))}–{micros(max(secs))})" if len(secs) > 1 else ""
+    return [
+        *(first.workload, str(first.cores), str(first.trials), str(len(runs)), space),
+        micros(statistics.median(secs)) + spread,
+        number(first.flops / statistics.median(secs) / 1e9, 0),
+        _percent(rows.share_of_peak(space)),
+        _percent(rows.share_of_copy(space)),
+        number(rows.times_as_fast(space, base), 2),
+        *(number(rows.times_as_fast(space, name), 2) for name in vendors.LIBRARIES),
+        number(statistics.median(run.search_secs for run in runs)),
+        number(statistics.median(run.wall_secs for run in runs)),
+        str(failed),
+    ]
+
+
+def _means(kept: Sequence[Rows], spaces: Sequence[str]) -> list[str]:
+    lines = []
+    for cores, trials in dict.fromkeys((rows.first.cores, rows.first.trials) for rows in kept):
+        mine = [rows for rows in kept if (rows.first.cores, rows.first.trials) == (cores, trials)]
+        for space in spaces[1:]:
+            for other in (spaces[0], *vendors.LIBRARIES):
+                ratios = [ratio for rows in mine if (ratio := rows.times_as_fast(space, other)) is not None]
+                if ratios:
+                    where = f"{cores} {'core' if cores == 1 else 'cores'}, {trials} trials"
+                    lines.append(f"{where}, {_in_words(ratios, space, other)}")
+    return lines
+
+
+def _in_words(ratios: Sequence[float], space: str, other: str) -> str:
+    mean = statistics.geometric_mean(ratios)
+    return (
+        f"{len(ratios)} workloads: `{space}` is {mean:.2f} times as fast as {other} in the geometric mean, "
+        f"{min(ratios):.2f} at least."
+    )
+
+
+def _percent(share: float | None) -> str:
+    return number(None if share is None else 100 * share, 0)

@@ -1,0 +1,85 @@
+"""Rows of `bench space`: kept by seed, and made into a table. No search, no timing."""
+
+import dataclasses
+
+import pytest
+
+from bench import report_space, space_rows
+from bench.space_rows import Row, SpaceRun
+
+NAMES = ("C1D", "SFM")
+
+
+def _run(careful_secs):
+    return SpaceRun(
+        wall_secs=20.0,
+        search_secs=4.0,
+        outcomes={"ok": 60, "cut_off": 4},
+        careful_secs=careful_secs,
+        difference=1e-6,
+    )
+
+
+def _row(workload="C1D", *, stock=2e-3, tilefarm=1e-3, **changes):
+    row = Row(
+        workload=workload,
+        trials=64,
+        seed=0,
+        flops=1e8,
+        bytes=1_000_000,
+        target={"kind": "llvm", "mcpu": "znver4", "num-cores": 2},
+        machine="a CPU, 2 cores",
+        commit="abc",
+        runs={"stock": _run(stock), "tilefarm": _run(tilefarm)},
+        libraries={"numpy": None, "torch": 3e-3},
+        peak_gflops=200.0,
+        copy_gb_per_sec=10.0,
+    )
+    return dataclasses.replace(row, **changes)
+
+
+def test_seeds_add_up_and_a_seed_run_again_replaces_its_row(tmp_path):
+    for row in (_row(), _row(seed=1), _row(seed=1, tilefarm=0.5e-3)):
+        space_rows.keep(row, directory=tmp_path)
+    (rows,) = space_rows.kept(NAMES, directory=tmp_path)
+    assert [row.seed for row in rows.rows] == [0, 1]
+    assert rows.rows[1] == _row(seed=1, tilefarm=0.5e-3)
+
+
+def test_other_cores_and_trials_are_rows_of_their_own(tmp_path):
+    one_core = {"kind": "llvm", "mcpu": "znver4", "num-cores": 1}
+    for row in (_row("SFM"), _row(target=one_core), _row(trials=256), _row(), _row("gone")):
+        space_rows.keep(row, directory=tmp_path)
+    found = space_rows.kept(NAMES, directory=tmp_path)
+    assert [(rows.first.workload, rows.first.cores, rows.first.trials) for rows in found] == [
+        *(("C1D", 2, 64), ("SFM", 2, 64), ("C1D", 2, 256), ("C1D", 1, 64)),
+    ]
+
+
+def test_ratios_are_of_one_seed_each(tmp_path):
+    # The second seed met a slow machine: both took three times as long.
+    for row in (_row(), _row(seed=1, stock=6e-3, tilefarm=3e-3, libraries={"numpy": None, "torch": 9e-3})):
+        space_rows.keep(row, directory=tmp_path)
+    (rows,) = space_rows.kept(NAMES, directory=tmp_path)
+    assert rows.times_as_fast("tilefarm", "stock") == pytest.approx(2.0)
+    assert rows.times_as_fast("tilefarm", "torch") == pytest.approx(3.0)
+    assert rows.times_as_fast("tilefarm", "numpy") is None
+    assert rows.share_of_peak("tilefarm") == pytest.approx((0.5 + 0.5 / 3) / 2)
+    assert rows.share_of_copy("tilefarm") == pytest.approx((0.1 + 0.1 / 3) / 2)
+
+
+def test_the_table_has_a_line_for_each_space_and_means_for_each_other_side(tmp_path):
+    for row in (_row(), _row("SFM", stock=0.5e-3)):
+        space_rows.keep(row, directory=tmp_path)
+    text = report_space.summary(space_rows.kept(NAMES, directory=tmp_path), ("stock", "tilefarm"))
+    lines = text.splitlines()
+    assert "a CPU, 2 cores; target `kind=llvm, mcpu=znver4, num-cores=2`: 2 rows." in lines
+    assert (
+        "| C1D | 2 | 64 | 1 | tilefarm | 1000.0 | 100 | 50 | 10 | 2.00 | – | 3.00 | 4.0 | 20.0 | 4 |" in lines
+    )
+    words = "2 cores, 64 trials, 2 workloads: `tilefarm`"
+    means = [line for line in lines if "geometric mean" in line]
+    assert means == [
+        f"{words} is 1.00 times as fast as stock in the geometric mean, 0.50 at least.",
+        f"{words} is 3.00 times as fast as torch in the geometric mean, 3.00 at least.",
+    ]
