@@ -19,7 +19,7 @@ from tvm.s_tir.meta_schedule.database import MemoryDatabase
 from tvm.target import Target
 
 import tilefarm
-from tests.client.conftest import TARGET, FakeService, MMRelu, database, record, renamed
+from tests.client.conftest import TARGET, FakeService, MMRelu, database, problem, record, renamed
 from tests.client.test_database import SHASH, compiled, is_tuned
 from tilefarm import answers, applied, cache, graph, lookups, visible
 from tilefarm.cache import DiskCache
@@ -70,6 +70,15 @@ def test_an_old_answer_is_confirmed_without_being_sent_again(service: FakeServic
     assert [request.method for request in service.requests] == ["POST", "GET"]
     assert is_tuned(compiled(database(service)).mod)
     assert len(service.requests) == 2
+
+
+def test_an_empty_answer_confirms_nothing(service: FakeService, tmp_path: Path) -> None:
+    compiled(database(service))
+    aged(tmp_path, lookups.FRESH_SECS + 1)
+    service.routes["GET /v1/lookup"] = lambda _: httpx.Response(200)
+    compiled(database(service))
+    (kept,) = (tmp_path / "cache" / "answers-3").glob("*/[0-9a-f][0-9a-f]/*")
+    assert time.time() - kept.stat().st_mtime > lookups.FRESH_SECS
 
 
 def test_a_newer_or_revoked_record_replaces_the_kept_one(service: FakeService, tmp_path: Path) -> None:
@@ -142,6 +151,9 @@ def test_the_farms_target_is_known_while_the_service_is_away(service: FakeServic
     for db in (database(refusing), database(service, mode="offline")):
         assert str(db.target("local")) == str(Target(TARGET))
     assert service.requests == []
+    away = FakeService()
+    away.routes["GET /v1/targets/local"] = lambda _: problem(503, "overloaded", "try again")
+    assert str(database(away).target("local")) == str(Target(TARGET))
     with pytest.raises(tilefarm.OfflineError):
         database(service, mode="offline").target("board")
     with pytest.raises(tilefarm.ProblemError):

@@ -322,6 +322,7 @@ def test_doctor_finds_what_is_wrong(farm: FakeService, capsys: pytest.CaptureFix
         httpx.Response(200, json={"workers": [{"health": "alive", "tvm_version": "0.1"}]})
     )
     farm.routes["GET /v1/targets"] = answers(httpx.Response(200, json={"targets": []}))
+    farm.routes["GET /v1/records"] = answers(httpx.Response(200, json={"records": []}))
     assert run(farm, "doctor", "-o", "json") == 0
     results = {check["name"]: check["result"] for check in json.loads(capsys.readouterr().out)}
     # TVM takes half of the cores of a host that has more than one, unless it is told otherwise.
@@ -338,6 +339,59 @@ def test_doctor_finds_what_is_wrong(farm: FakeService, capsys: pytest.CaptureFix
     farm.routes["GET /v1/version"] = answers(httpx.ConnectError("refused"))
     assert run(farm, "doctor") == 1
     assert "cannot reach" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("refused", "result", "code"),
+    [
+        (["jobs"], "warning", 0),
+        (["records"], "warning", 0),
+        (["jobs", "records"], "failed", 1),
+        (["targets"], "failed", 1),
+    ],
+    ids=["jobs", "records", "both", "targets"],
+)
+def test_doctor_says_what_the_token_may_not_do(
+    farm: FakeService, refused: list[str], result: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    farm.routes["GET /v1/version"] = answers(httpx.Response(200, json={"version": "1"}))
+    served = {"name": "local", "workers_alive": 1}
+    for noun, answer in (("targets", [served]), ("records", []), ("jobs", []), ("workers", [])):
+        farm.routes[f"GET /v1/{noun}"] = answers(httpx.Response(200, json={noun: answer}))
+    for noun in refused:
+        said = problem(403, "missing_scope", f"the token lacks the scope {noun}:read")
+        farm.routes[f"GET /v1/{noun}"] = answers(said)
+        if noun == "jobs":
+            farm.routes["GET /v1/workers"] = answers(said)
+    assert run(farm, "doctor", "-o", "json") == code
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert checks["token"]["result"] == result
+    assert all(f"{noun}:read" in checks["token"]["detail"] for noun in refused)
+    if refused == ["jobs"]:
+        assert checks["workers"]["detail"] == "targets served: local"
+
+
+def test_a_worker_that_tells_nonsense_of_itself_is_listed(
+    farm: FakeService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workers = [{"name": "board", "health": "alive", "facts": {"selftest": "fast"}}]
+    farm.routes["GET /v1/workers"] = answers(httpx.Response(200, json={"workers": workers}))
+    assert run(farm, "list", "workers") == 0
+    assert "board" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many"])
+def test_a_limit_that_is_none_is_a_usage_error(farm: FakeService, limit: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(farm, "imports", "--limit", limit)
+    assert ended.value.code == 2
+
+
+def test_a_target_of_the_old_command_line_form_is_told_how_it_is_written_now(
+    farm: FakeService, module_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(farm, "lookup", str(module_file), "--target", "llvm -mcpu=znver4 -num-cores=2") == 2
+    assert '"num-cores"' in capsys.readouterr().err
 
 
 def test_doctor_knows_the_pair_that_crashes_without_loading_it(

@@ -97,6 +97,8 @@ def test_lines_that_cannot_be_used_are_counted(
         line(run_secs=[]),
         line(target={"kind": "hexagon"}),
         line(index=7),
+        line(index=[1]),
+        line(run_secs=[10**400]),
         line(trace=hostile),
         '{"not": "a record"}',
         first[: len(first) // 2],
@@ -105,7 +107,7 @@ def test_lines_that_cannot_be_used_are_counted(
     assert run(farm, "import", str(stock_dir), "-o", "json") == 0
     assert counts(capsys) == {
         "quarantined": 1,
-        "unreadable_lines": 2,
+        "unreadable_lines": 4,
         "failed_measurements": 2,
         "unknown_targets": 1,
         "unusable_workloads": 1,

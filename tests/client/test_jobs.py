@@ -10,6 +10,7 @@ import pytest
 import tilefarm
 from tests.client.conftest import URL, FakeService, problem
 from tilefarm import events
+from tilefarm.progress import describe, duration_text, latency_text
 from tilefarm.settings import Settings
 
 JOB = "/v1/jobs/7"
@@ -156,9 +157,20 @@ def test_a_list_is_read_page_by_page(fake: FakeService) -> None:
 
 
 def test_an_identifier_cannot_leave_its_path(fake: FakeService) -> None:
-    with pytest.raises(tilefarm.BadAnswerError):
+    with pytest.raises(tilefarm.ProblemError, match="no identifier"):
         client_of(fake).job("../records")
     assert fake.requests == []
+
+
+def test_what_the_service_has_a_child_read_may_take_longer_than_a_lookup(fake: FakeService) -> None:
+    fake.routes["POST /v1/jobs"] = answers(httpx.Response(201, json=view(1)))
+    fake.routes["GET /v1/targets"] = answers(httpx.Response(200, json={"targets": []}))
+    client = client_of(fake)
+    client.submit_body({"module": {}})
+    client.targets()
+    submitted, asked = (request.extensions["timeout"] for request in fake.requests)
+    assert submitted["read"] > 120
+    assert (submitted["connect"], asked["read"]) == (10.0, 10.0)
 
 
 def test_events_keep_their_id_and_drop_comments_and_torn_ends() -> None:
@@ -176,7 +188,38 @@ def test_the_embedded_services_connection_is_found_and_its_token_goes_nowhere_el
     assert (other.url, other.token) == ("https://elsewhere.test", None)
 
 
+def test_a_token_loses_its_line_end_and_is_never_told(tmp_path: Path) -> None:
+    assert Settings.load(token="tf_abc\n", environ={"HOME": str(tmp_path)}).token == "tf_abc"
+    for token in ("tf_gehe\u00efm", "tf_se\ncret"):
+        with pytest.raises(tilefarm.NotConfiguredError, match="TILEFARM_TOKEN") as told:
+            Settings.load(environ={"TILEFARM_TOKEN": token, "HOME": str(tmp_path)})
+        assert "tf_" not in str(told.value)
+
+
+@pytest.mark.parametrize("url", ["http://", "https:///v1", "http://[::1"])
+def test_a_url_without_a_host_is_told(url: str, tmp_path: Path) -> None:
+    with pytest.raises(tilefarm.NotConfiguredError, match="names no host"):
+        Settings.load(url=url, environ={"HOME": str(tmp_path)})
+
+
 @pytest.mark.parametrize("value", ["soon", "-1", "nan", "inf"])
 def test_a_timeout_is_a_positive_number(value: str, tmp_path: Path) -> None:
     with pytest.raises(tilefarm.NotConfiguredError):
         Settings.load(environ={"TILEFARM_TIMEOUT_SECS": value, "HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("secs", "text"),
+    [
+        (0.99996e-3, "1 ms"), (999.4e-6, "999 µs"), (0.99996, "1 s"), (1234.0, "1234 s"), (1.5e-9, "1.5 ns"),
+        (0.0, "0 ns"), (12.34e-6, "12.3 µs"),
+    ],
+)  # fmt: skip
+def test_a_latency_is_told_in_three_figures_and_no_exponent(secs: float, text: str) -> None:
+    assert latency_text(secs) == text
+
+
+def test_speeds_and_spans_are_told_as_people_write_them() -> None:
+    told = describe(view(1, weighted_latency_secs=1e-3, tasks=[{"flops": 2.345e9}]))
+    assert "2345 GFLOP/s" in told
+    assert [duration_text(secs) for secs in (59.4, 59.7, 3599.7)] == ["59 s", "1 min 0 s", "1 h 0 min"]

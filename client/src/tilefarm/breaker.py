@@ -13,7 +13,6 @@ from tilefarm.deadline import call_within
 from tilefarm.errors import DeadlineError, ProblemError, ServiceError
 
 _T = TypeVar("_T")
-_SERVERS_OWN = 500
 
 
 class CircuitBreaker:
@@ -60,7 +59,7 @@ class CircuitBreaker:
         try:
             answer = call_within(ask, timeout_secs=self.patience_secs(timeout_secs))
         except ServiceError as error:
-            if isinstance(error, ProblemError) and error.status < _SERVERS_OWN:
+            if isinstance(error, ProblemError) and not error.is_outage:
                 self.succeeded()
             else:
                 self.failed(waited_secs=self._now() - began)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from tilefarm.errors import BadAnswerError, ModuleError
-from tilefarm.http import HttpSession
+from tilefarm.errors import BadAnswerError, ModuleError, ProblemError
+from tilefarm.http import READING_SECS, HttpSession
 from tilefarm.jobs import Job
 from tilefarm.settings import Settings
 
@@ -91,7 +91,7 @@ class Client:
         if not _is_json(sent):
             raise ModuleError("the job holds what JSON lacks: NaN, an infinity, or endless nesting")
         key = idempotency_key or str(uuid.uuid4())
-        return Job(self.http, self.http.post("/v1/jobs", sent, idempotency_key=key))
+        return Job(self.http, self.http.post("/v1/jobs", sent, idempotency_key=key, wait_secs=READING_SECS))
 
     def job(self, job_id: str) -> Job:
         return Job(self.http, self.http.get(f"/v1/jobs/{_segment(job_id)}"))
@@ -125,7 +125,7 @@ class Client:
 
     def task_record(self, task_id: str | int) -> dict[str, Any]:
         """The best record of a task, its trace as JSON and as Python."""
-        return self.http.get(f"/v1/tasks/{_segment(task_id)}/record")
+        return self.http.get(f"/v1/tasks/{_segment(task_id)}/record", wait_secs=READING_SECS)
 
     def targets(self) -> list[dict[str, Any]]:
         return _list(self.http.get("/v1/targets"), "targets")
@@ -213,7 +213,7 @@ class Client:
             "records": list(records),
             "source": source,
         }
-        return self.http.ask("/v1/records:import", body)
+        return self.http.ask("/v1/records:import", body, wait_secs=READING_SECS)
 
     def import_many(
         self, workloads: Sequence[Mapping[str, Any]], *, tvm_version: str, source: str
@@ -223,7 +223,7 @@ class Client:
         Or, under "refused", its {"code", "detail"}. Sending the same again is safe.
         """
         body = {"tvm_version": tvm_version, "source": source, "workloads": list(workloads)}
-        found = self.http.ask("/v1/records:import-many", body).get("workloads")
+        found = self.http.ask("/v1/records:import-many", body, wait_secs=READING_SECS).get("workloads")
         if not isinstance(found, list) or len(found) != len(workloads):
             raise BadAnswerError("an import is not answered workload by workload")
         return found
@@ -271,5 +271,6 @@ def _segment(name: str | int) -> str:
     """A name as one segment of a path."""
     text = str(name)
     if not text or not all(letter.isalnum() or letter in "._-" for letter in text):
-        raise BadAnswerError(f"{text!r} is no identifier of this service")
+        # As the service would say, if such a name could stand in a path.
+        raise ProblemError(code="not_found", status=404, detail=f"{text!r} is no identifier of this service")
     return text

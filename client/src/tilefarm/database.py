@@ -149,10 +149,9 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc] # TVM ships no types
             return Target(dict(self._lock.target))
         try:
             found = self._farms_target(name)
-        except ProblemError:
-            raise
-        except ServiceError:
-            kept = self._cache.read_profile(name)
+        except ServiceError as error:
+            refused = isinstance(error, ProblemError) and not error.is_outage
+            kept = None if refused else self._cache.read_profile(name)
             if kept is None:
                 raise
             return Target(kept)

@@ -6,6 +6,7 @@ TilefarmError
  │    └── TvmPairError       this TVM with this tvm-ffi is known to crash
  ├── ExportError             what was to be exported cannot be written
  ├── ImportFilesError        what was to be imported is not there
+ ├── MissingExtraError       a front end's framework is not installed
  ├── ServiceError            something between us and an answer
  │    ├── ConnectError       the service cannot be reached
  │    ├── DeadlineError      the time allowed ran out
@@ -98,6 +99,11 @@ class ProblemError(ServiceError):
         #: One {"code", "function", "detail"} per cause.
         self.errors = tuple(dict(error) for error in errors)
         super().__init__(self._text())
+
+    @property
+    def is_outage(self) -> bool:
+        """The service failed; else it understood, and refused."""
+        return self.status >= 500
 
     def _text(self) -> str:
         lines = [f"{self.detail or 'refused'} ({self.code}, HTTP {self.status})"]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: No answer is larger, inflated; a lookup of a whole model stays far below.
 MAX_ANSWER_BYTES = 32 << 20
+#: Where the service has a child read modules: a minute until it is a request's turn, and one for the answer.
+READING_SECS = 130.0
 _READ_RETRIES = 1
 _OK, _MULTIPLE, _NOT_MODIFIED = 200, 300, 304
 #: Of lists and objects in an answer, the text of modules included: more would hold up a compile's other
@@ -101,42 +103,51 @@ class HttpSession:
         if self._made is not None and self._pid == os.getpid():
             self._made.close()
 
-    def get(self, path: str, *, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def get(
+        self, path: str, *, params: Mapping[str, Any] | None = None, wait_secs: float = 0.0
+    ) -> dict[str, Any]:
         """A JSON object; a read that the connection lost is asked once more."""
         for _ in range(_READ_RETRIES):
             try:
-                return self._json("GET", path, params=params)
+                return self._json("GET", path, params=params, wait_secs=wait_secs)
             except ConnectError:
                 continue
-        return self._json("GET", path, params=params)
+        return self._json("GET", path, params=params, wait_secs=wait_secs)
 
     def get_if_changed(self, path: str, *, params: Mapping[str, Any], etag: str) -> dict[str, Any] | None:
         """As `get`; None where the answer still has this ETag."""
         headers = {"If-None-Match": etag}
         for _ in range(_READ_RETRIES):
             try:
-                return self._json("GET", path, params=params, headers=headers) or None
+                return self._answer("GET", path, params=params, headers=headers)
             except ConnectError:
                 continue
-        return self._json("GET", path, params=params, headers=headers) or None
+        return self._answer("GET", path, params=params, headers=headers)
 
-    def ask(self, path: str, body: Any) -> dict[str, Any]:
-        """A POST that changes nothing: asked once more where the connection was lost."""
+    def ask(self, path: str, body: Any, *, wait_secs: float = 0.0) -> dict[str, Any]:
+        """A POST that may come twice: asked once more where the connection was lost."""
         for _ in range(_READ_RETRIES):
             try:
-                return self.post(path, body)
+                return self.post(path, body, wait_secs=wait_secs)
             except ConnectError:
                 continue
-        return self.post(path, body)
+        return self.post(path, body, wait_secs=wait_secs)
 
-    def post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> dict[str, Any]:
+    def post(
+        self, path: str, body: Any = None, *, idempotency_key: str | None = None, wait_secs: float = 0.0
+    ) -> dict[str, Any]:
+        """`wait_secs`: how long its work may take, where that is longer than the time-out."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        return self._json("POST", path, body=body, headers=headers)
+        return self._json("POST", path, body=body, headers=headers, wait_secs=wait_secs)
 
     def patch(self, path: str, body: Any) -> dict[str, Any]:
         return self._json("PATCH", path, body=body)
 
-    def _json(
+    def _json(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
+        found = self._answer(method, path, **asked)
+        return {} if found is None else found
+
+    def _answer(
         self,
         method: str,
         path: str,
@@ -144,17 +155,26 @@ class HttpSession:
         body: Any = None,
         params: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> dict[str, Any]:
+        wait_secs: float = 0.0,
+    ) -> dict[str, Any] | None:
+        """None where nothing has changed, for who asked so."""
         shown = {name: value for name, value in (params or {}).items() if value is not None}
         with self._translated():
-            request = self._client.build_request(method, path, json=body, params=shown, headers=headers)
+            request = self._client.build_request(
+                method, path, json=body, params=shown, headers=headers, timeout=self._timeout(wait_secs)
+            )
             with self._sent(request) as response:
                 content = _read(response)
         if response.status_code == _NOT_MODIFIED and headers and "If-None-Match" in headers:
-            return {}
+            return None
         if _OK <= response.status_code < _MULTIPLE:
             return _parse(response, content)
         raise _problem(response, content)
+
+    def _timeout(self, wait_secs: float) -> "httpx.Timeout":
+        import httpx
+
+        return httpx.Timeout(self._timeout_secs, read=max(self._timeout_secs, wait_secs))
 
     @contextmanager
     def _sent(self, request: "httpx.Request") -> "Iterator[httpx.Response]":

@@ -19,7 +19,7 @@ from tilefarm.errors import (
     ProblemError,
     ServiceError,
 )
-from tilefarm.http import HttpSession
+from tilefarm.http import READING_SECS, HttpSession
 
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 _POLL_SECS = 1.0
@@ -97,7 +97,7 @@ class Job:
         """One {"task", "record", "trace", "trace_python"} per task that has a record."""
         self.refresh()
         return [
-            {"task": task, **self._http.get(f"/v1/tasks/{task['id']}/record")}
+            {"task": task, **self._http.get(f"/v1/tasks/{task['id']}/record", wait_secs=READING_SECS)}
             for task in self.tasks
             if task.get("record_id") is not None
         ]
@@ -167,7 +167,7 @@ class Job:
         try:
             yield self._http.get(self._path())
         except ServiceError as error:
-            if isinstance(error, AuthError) or (isinstance(error, ProblemError) and error.status < 500):
+            if isinstance(error, AuthError) or (isinstance(error, ProblemError) and not error.is_outage):
                 raise
             if clock.silent_secs() > _PATIENCE_SECS:
                 raise error from cause

@@ -83,7 +83,8 @@ def require_safe(cache_dir: Path, *, pair: tuple[str, str] | None = None) -> Non
     said = kept.read_text() if kept.is_file() else _try(kept)
     if said != "ok":
         names = f"apache-tvm {found[0]} with apache-tvm-ffi {found[1]}"
-        raise TvmPairError(f"{names} does not save a module: {said}")
+        again = f"; delete {kept} to have it tried again" if kept.is_file() else ""
+        raise TvmPairError(f"{names} does not save a module: {said}{again}")
 
 
 def _try(kept: Path) -> str:

@@ -16,13 +16,19 @@ _RAN = frozenset({"ok", "cut_off"})
 
 def latency_text(secs: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if secs >= scale:
-            return f"{secs / scale:.3g} {unit}" if secs < 1000 * scale else f"{secs / scale:.0f} {unit}"
-    return f"{secs * 1e9:.3g} ns"
+        # What rounds to a thousand of one unit is one of the next.
+        if secs >= 0.9995 * scale:
+            return f"{figures(secs / scale)} {unit}"
+    return f"{figures(secs * 1e9)} ns"
+
+
+def figures(number: float) -> str:
+    """Three of them, or a whole number; never an exponent for what is large."""
+    return f"{number:.3g}" if number < 999.5 else f"{number:.0f}"
 
 
 def duration_text(secs: float) -> str:
-    if secs < 60:
+    if round(secs) < 60:
         return f"{secs:.0f} s"
     minutes, rest = divmod(round(secs), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
@@ -55,7 +61,7 @@ def describe(view: Mapping[str, Any]) -> str:
         parts.append(f"{view['speedup']:.1f}x untuned")
     speed = gflops(view)
     if speed:
-        parts.append(f"{speed:.3g} GFLOP/s")
+        parts.append(f"{figures(speed)} GFLOP/s")
     parts.append(f"{failures(view)} failed")
     if view.get("eta_secs") is not None and view.get("state") in ("queued", "running"):
         parts.append(f"{duration_text(view['eta_secs'])} left")

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tilefarm.cache import DEFAULT_MAX_BYTES
 from tilefarm.errors import NotConfiguredError
@@ -59,7 +60,7 @@ class Settings:
         data_dir = _data_dir(env)
         chosen_lock = lock or env.get("TILEFARM_LOCK")
         url = _clean_url(url or env.get("TILEFARM_URL"))
-        token = token or env.get("TILEFARM_TOKEN") or None
+        token = _clean_token(token or env.get("TILEFARM_TOKEN"))
         if url is None or token is None:
             known_url, known_token = _read_connection(data_dir)
             url = url or known_url
@@ -102,7 +103,21 @@ def _clean_url(url: str | None) -> str | None:
         return None
     if not url.startswith(("http://", "https://")):
         raise NotConfiguredError(f"the service's URL must start with http:// or https://, not {url!r}")
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        host = None
+    if not host:
+        raise NotConfiguredError(f"the service's URL names no host: {url!r}")
     return url.rstrip("/")
+
+
+def _clean_token(token: str | None) -> str | None:
+    """Without the line end that a file or a paste brings. The token itself is in no message."""
+    token = (token or "").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise NotConfiguredError("the token (TILEFARM_TOKEN) holds characters that no token has")
+    return token or None
 
 
 def _timeout(given: float | None, env: Mapping[str, str]) -> float:

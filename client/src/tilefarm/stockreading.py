@@ -7,6 +7,7 @@ until they are sent. They are the user's own files, as stock TVM would load them
 import contextlib
 import json
 import math
+import operator
 import re
 from array import array
 from collections.abc import Iterator
@@ -85,11 +86,11 @@ class _Workloads:
             self._places.append(place)
             place += len(line)
 
-    def read(self, index: Any) -> module.Workload | None:
+    def read(self, index: int) -> module.Workload | None:
         """None where there is no such line, or no workload on it."""
         from tvm.s_tir.meta_schedule.database import Workload
 
-        if not isinstance(index, int) or not 0 <= index < len(self._places):
+        if not 0 <= index < len(self._places):
             return None
         self._file.seek(self._places[index])
         found = _parsed(self._file.readline())
@@ -136,8 +137,8 @@ def _batches(workloads: _Workloads, records: BinaryIO, skipped: Skipped) -> Iter
 def _record(line: bytes, skipped: Skipped) -> tuple[int, Any, list[float], dict[str, Any]] | None:
     try:
         index, (trace, run_secs, target, _) = _parsed(line)
-        secs = [float(each) for each in run_secs]
-    except (ValueError, TypeError):
+        index, secs = operator.index(index), [float(each) for each in run_secs]
+    except (ValueError, TypeError, OverflowError):
         skipped.unreadable_lines += 1
         return None
     if not 0 < len(secs) <= _MAX_RUNS or not all(0 < each < _FAILED_SECS for each in secs):

@@ -219,6 +219,9 @@ def tvm_target(target: Any, client: Client | None) -> Any:
 
     if isinstance(target, Target):
         return target
+    if isinstance(target, str) and " " in target.strip() and "{" not in target:
+        said = f"{target!r:.80} is no target: it is a profile (`tilefarm list targets`), a tag, or JSON"
+        raise TargetError("bad_target", said + ' like {"kind": "llvm", "mcpu": "znver4", "num-cores": 8}')
     if isinstance(target, str) and client is not None and "/" not in target and "{" not in target:
         target = client.canonical_target(target)
     try:

@@ -6,7 +6,7 @@ Each check says what was found and, where it failed, what to do. Nothing is chan
 import argparse
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -106,22 +106,48 @@ def _service(arguments: argparse.Namespace) -> Iterator[Check]:
 
 def _farm(client: Client) -> Iterator[Check]:
     try:
-        next(client.jobs(), None)
-        yield Check(name="token", result="ok", detail="the token may read jobs")
-        alive = [worker for worker in client.workers() if worker.get("health") == "alive"]
         served = [target for target in client.targets() if target.get("workers_alive")]
+        lacking = [scope for scope, question in _QUESTIONS.items() if not _may(client, question)]
+        workers = [] if "jobs:read" in lacking else client.workers()
     except AuthError as error:
         yield Check(name="token", result="failed", detail=str(error))
         return
     except ServiceError as error:
         yield Check(name="service", result="failed", detail=str(error))
         return
+    yield _token(lacking)
+    alive = [worker for worker in workers if worker.get("health") == "alive"]
     names = ", ".join(str(target.get("name")) for target in served)
     result = "ok" if served else "warning"
-    yield Check(
-        name="workers", result=result, detail=f"{len(alive)} alive; targets served: {names or 'none'}"
-    )
+    counted = "" if "jobs:read" in lacking else f"{len(alive)} alive; "
+    yield Check(name="workers", result=result, detail=f"{counted}targets served: {names or 'none'}")
     yield from _same_tvm({str(worker.get("tvm_version")) for worker in alive})
+
+
+#: What takes each scope, of those that read. One who compiles needs records:read alone.
+_QUESTIONS: dict[str, Callable[[Client], Iterator[Any]]] = {
+    "jobs:read": lambda client: client.jobs(),
+    "records:read": lambda client: client.records(target_key="0" * 64, state="published"),
+}
+_WITHOUT = {
+    "jobs:read": "no job can be watched from here",
+    "records:read": "compiles here will find no records",
+}
+
+
+def _may(client: Client, question: Callable[[Client], Iterator[Any]]) -> bool:
+    try:
+        next(question(client), None)
+    except AuthError:
+        return False
+    return True
+
+
+def _token(lacking: list[str]) -> Check:
+    if not lacking:
+        return Check(name="token", result="ok", detail=f"the token has {' and '.join(_QUESTIONS)}")
+    said = "; ".join(f"the token lacks {scope}: {_WITHOUT[scope]}" for scope in lacking)
+    return Check(name="token", result="failed" if len(lacking) == len(_QUESTIONS) else "warning", detail=said)
 
 
 def _same_tvm(theirs: set[str]) -> Iterator[Check]:

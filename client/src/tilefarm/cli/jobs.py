@@ -8,7 +8,7 @@ from typing import Any
 from tilefarm.cli import output
 from tilefarm.cli.exits import Exit
 from tilefarm.jobs import Job
-from tilefarm.progress import ProgressLine, describe, failures, latency_text, trials_ended
+from tilefarm.progress import ProgressLine, describe, failures, figures, latency_text, trials_ended
 
 
 def add(commands: Any, shared: argparse.ArgumentParser) -> None:
@@ -113,7 +113,7 @@ def _job_row(view: dict[str, Any]) -> tuple[Any, ...]:
 
 def _worker_row(worker: dict[str, Any]) -> tuple[Any, ...]:
     facts = worker.get("facts") or {}
-    tested = facts.get("selftest") or {}
+    tested = facts["selftest"] if isinstance(facts.get("selftest"), dict) else {}
     state = worker.get("state")
     if facts.get("quarantine") and state == "quarantined":
         state = f"{state}: {facts['quarantine']}"
@@ -185,7 +185,7 @@ def _task_row(task: dict[str, Any]) -> tuple[Any, ...]:
         _latency(task.get("untuned_latency_secs")),
         _latency(task.get("best_latency_secs")),
         f"{task['speedup']:.2f}x" if task.get("speedup") else None,
-        f"{task['gflops']:.3g}" if task.get("gflops") else None,
+        figures(task["gflops"]) if task.get("gflops") else None,
         failures(task),
         task.get("error") or task.get("stopped") or ("space exhausted" if task.get("exhausted") else None),
     )

@@ -32,8 +32,14 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
         "imports", parents=[shared], help="imported records of a target, and what became of them"
     )
     _add_target(listing)
-    listing.add_argument("--limit", type=int, default=50, help="the newest so many (default: 50)")
+    listing.add_argument("--limit", type=_count, default=50, help="the newest so many (default: 50)")
     listing.set_defaults(run=_list)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 up")
+    return int(text)
 
 
 def _add_target(command: argparse.ArgumentParser) -> None:
