@@ -22,7 +22,7 @@ from sandbox.errors import ForkServerDied
 from sandbox.fork_server import ForkServer
 from services.api import errors, metrics
 from services.api.access_log import AccessLog
-from services.api.body import BodyLimit
+from services.api.body import BodyLimit, BodyLimits
 from services.api.events import EventPoller
 from services.api.intake import PRELOAD, Intake, Spawning
 from services.api.lookup_traffic import LookupTraffic
@@ -82,7 +82,13 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
     places = Places(max_requests=settings.max_requests, max_submissions=settings.max_submissions)
     app.add_middleware(LimitRequests, places=places)
     app.add_middleware(
-        BodyLimit, max_body_bytes=settings.max_body_bytes, max_binary_bytes=settings.max_artifact_bytes
+        BodyLimit,
+        limits=BodyLimits(
+            body_bytes=settings.max_body_bytes,
+            binary_bytes=settings.max_artifact_bytes,
+            together_bytes=settings.max_bodies_bytes,
+            secs=settings.body_timeout_secs,
+        ),
     )
     app.add_middleware(AccessLog)
     app.add_middleware(RefuseRequests, places=places)

@@ -1,16 +1,27 @@
 """The size limit of the first wall: a body is read in pieces, gzip inflated, never more held than allowed.
 
+No token is known yet, so all bodies of the process together are bounded too, and each has to come in time.
 It leaves the body's SHA-256 in the scope for the idempotency check, and decides nothing about its meaning.
 """
 
+import asyncio
 import hashlib
 import zlib
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.api.errors import ApiError, BadRequestError, TooLargeError, UnsupportedError, problem_response
+from services.api.errors import (
+    ApiError,
+    BadRequestError,
+    TooLargeError,
+    TooSlowError,
+    UnavailableError,
+    UnsupportedError,
+    problem_response,
+)
 
 SHA256_KEY = "tilefarm.body_sha256"
 #: Of artifacts.
@@ -18,44 +29,69 @@ BINARY_TYPE = "application/octet-stream"
 BINARY_PREFIX = "/v1/artifacts/"
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _GZIP = 16 + zlib.MAX_WBITS
+_RETRY_SECS = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyLimits:
+    #: Of one body, also after decompression.
+    body_bytes: int
+    #: Of an artifact.
+    binary_bytes: int
+    #: Of all that the process holds at a time.
+    together_bytes: int
+    #: Until a body has come as a whole.
+    secs: float
 
 
 class BodyLimit:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, *, max_body_bytes: int, max_binary_bytes: int = 0) -> None:
+    def __init__(self, app: ASGIApp, *, limits: BodyLimits) -> None:
         self._app = app
-        self._max_body_bytes = max_body_bytes
-        self._max_binary_bytes = max_binary_bytes
+        self._limits = limits
+        self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in _WITH_BODY:
             await self._app(scope, receive, send)
             return
+        body = bytearray()
         try:
-            body = await self._read(scope, receive)
-        except ApiError as error:
-            await problem_response(error)(scope, receive, send)
-            return
-        scope[SHA256_KEY] = hashlib.sha256(body).hexdigest()
-        scope["headers"] = [
-            (name, value)
-            for name, value in scope["headers"]
-            if name not in (b"content-encoding", b"content-length")
-        ] + [(b"content-length", str(len(body)).encode())]
-        await self._app(scope, _replay(body, receive), send)
+            try:
+                await self._read_in_time(scope, receive, body)
+            except ApiError as error:
+                await problem_response(error)(scope, receive, send)
+                return
+            scope[SHA256_KEY] = hashlib.sha256(body).hexdigest()
+            scope["headers"] = [
+                (name, value)
+                for name, value in scope["headers"]
+                if name not in (b"content-encoding", b"content-length")
+            ] + [(b"content-length", str(len(body)).encode())]
+            await self._app(scope, _replay(bytes(body), receive), send)
+        finally:
+            self._held_bytes -= len(body)
 
-    async def _read(self, scope: Scope, receive: Receive) -> bytes:
+    async def _read_in_time(self, scope: Scope, receive: Receive, body: bytearray) -> None:
+        try:
+            async with asyncio.timeout(self._limits.secs):
+                await self._read(scope, receive, body)
+        except TimeoutError:
+            said = f"the body did not come within {self._limits.secs:g} s"
+            raise TooSlowError("body_too_slow", said) from None
+
+    async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> None:
         headers = Headers(scope=scope)
         binary = scope["method"] == "PUT" and scope["path"].startswith(BINARY_PREFIX)
-        most_bytes = self._max_binary_bytes if binary else self._max_body_bytes
+        most_bytes = self._limits.binary_bytes if binary else self._limits.body_bytes
         declared = headers.get("content-length", "")
         if declared.isdecimal() and len(declared) < 20 and int(declared) > most_bytes:
             raise _too_large(most_bytes)
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip"):
             raise UnsupportedError("unsupported_encoding", "a body is sent plain or as gzip")
-        body, inflater = bytearray(), zlib.decompressobj(_GZIP) if encoding == "gzip" else None
+        inflater = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
         received_bytes, more = 0, True
         while more:
             message = await receive()
@@ -63,7 +99,8 @@ class BodyLimit:
                 raise BadRequestError("disconnected", "the client went away")
             piece = message.get("body", b"")
             received_bytes += len(piece)
-            body += piece if inflater is None else _inflate(inflater, piece, most_bytes + 1 - len(body))
+            room_bytes = most_bytes + 1 - len(body)
+            self._hold(body, piece if inflater is None else _inflate(inflater, piece, room_bytes))
             if len(body) > most_bytes or received_bytes > most_bytes:
                 raise _too_large(most_bytes)
             more = message.get("more_body", False)
@@ -71,7 +108,13 @@ class BodyLimit:
             raise BadRequestError("malformed_gzip", "the gzip body ends early")
         if body:
             _require_type(headers, BINARY_TYPE if binary else "application/json")
-        return bytes(body)
+
+    def _hold(self, body: bytearray, piece: bytes) -> None:
+        body += piece
+        self._held_bytes += len(piece)
+        if self._held_bytes > self._limits.together_bytes:
+            said = "too many bodies at once; try again"
+            raise UnavailableError("overloaded", said, retry_secs=_RETRY_SECS)
 
 
 def _inflate(inflater: Any, piece: bytes, most_bytes: int) -> bytes:
@@ -79,6 +122,8 @@ def _inflate(inflater: Any, piece: bytes, most_bytes: int) -> bytes:
         inflated: bytes = inflater.decompress(piece, most_bytes)
     except zlib.error:
         raise BadRequestError("malformed_gzip", "the body is not gzip") from None
+    if inflater.unused_data:
+        raise BadRequestError("malformed_gzip", "the body is more than one gzip stream")
     return inflated
 
 

@@ -13,10 +13,10 @@ from db.jobs import Job, NewJob, insert_job, read_job
 from db.session import transaction
 from db.targets import store_target, workers_alive
 from db.tasks import NewTask, insert_task, tasks_of_jobs
-from services.api.errors import ConflictError, InvalidError, NotFoundError
+from services.api.errors import ConflictError, NotFoundError
 from services.api.sender import RacedError, Sender, claim_key, earlier_job
 from services.api.settings import ApiSettings
-from services.api.submission import no_worker
+from services.api.submission import no_worker, require_budget
 
 #: Warnings that are of one job's time, not of its modules.
 _OF_THEN = frozenset({"no_worker", "continues"})
@@ -30,8 +30,7 @@ def continue_from(
 
     Raises ApiError: no such job, it has not ended, the budget is out of range.
     """
-    if max_trials > settings.max_trials:
-        raise InvalidError.of("budget_out_of_range", f"max_trials is at most {settings.max_trials}")
+    require_budget(max_trials, settings)
     earlier = earlier_job(engine, sender)
     if earlier is not None:
         return earlier

@@ -5,6 +5,7 @@ ApiError
 ├── UnauthenticatedError  401  no token, or one that is not valid
 ├── ForbiddenError        403  the token lacks a scope, or the object is another's
 ├── NotFoundError         404
+├── TooSlowError          408  the body did not come in time
 ├── ConflictError         409  the object's state does not allow it
 ├── TooLargeError         413
 ├── UnsupportedError      415
@@ -13,13 +14,13 @@ ApiError
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 from starlette.exceptions import HTTPException
 
 _log = structlog.get_logger(__name__)
@@ -30,13 +31,21 @@ _MAX_ENTRIES = 50
 _TRIED_TYPES = ("constrained-str", "dict[")
 
 
+def _written(text: Any) -> Any:
+    """What a sender chose may hold half a surrogate pair, which no answer can carry."""
+    return text.encode(errors="backslashreplace").decode() if isinstance(text, str) else text
+
+
+_Text = Annotated[str, BeforeValidator(_written)]
+
+
 class ErrorEntry(BaseModel):
     """One fault: a stable code, the function or field at fault, what is wrong."""
 
     model_config = ConfigDict(frozen=True)
     code: str
-    function: str | None = None
-    detail: str
+    function: _Text | None = None
+    detail: _Text
 
 
 class Problem(BaseModel):
@@ -46,7 +55,7 @@ class Problem(BaseModel):
     type: str
     title: str
     status: int
-    detail: str
+    detail: _Text
     errors: list[ErrorEntry] = []
 
 
@@ -90,6 +99,10 @@ class NotFoundError(ApiError):
     status, title = 404, "Not found"
 
 
+class TooSlowError(ApiError):
+    status, title = 408, "Request timeout"
+
+
 class ConflictError(ApiError):
     status, title = 409, "Conflict"
 
@@ -123,7 +136,7 @@ _CONTENT = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 RESPONSES: dict[int | str, dict[str, Any]] = {
     cls.status: {"description": cls.title, "content": _CONTENT}
     for cls in (
-        *(BadRequestError, UnauthenticatedError, ForbiddenError, NotFoundError, ConflictError),
+        *(BadRequestError, UnauthenticatedError, ForbiddenError, NotFoundError, TooSlowError, ConflictError),
         *(TooLargeError, UnsupportedError, InvalidError, ApiError, UnavailableError),
     )
 }

@@ -94,7 +94,8 @@ class EventPoller:
                 _log.warning("events_poll_failed", reason=str(error)[:500])
                 fresh = {}
             if fresh:
-                self._snapshots.update(fresh)
+                # Of a job that nobody watches any more nothing is kept.
+                self._snapshots |= {job_id: view for job_id, view in fresh.items() if job_id in self._watched}
                 async with self._changed:
                     self._changed.notify_all()
             await asyncio.sleep(self._settings.events_poll_secs)

@@ -1,11 +1,12 @@
 """Says no in time: a request more than this process can serve soon is answered 503 at once, with Retry-After.
 
-Submissions have a smaller share of their own, because each waits for a child: lookups never wait behind them.
-Health, metrics, workers' heartbeats and event streams (which have a limit of their own) always pass. A place
-is taken when the body has come, so that who sends slowly takes nobody's; a refusal costs next to nothing: its
-answer is ready, nothing is read for it and no line of log written.
+Submissions, and whatever else waits for an intake child, have a smaller share of their own: lookups and
+heartbeats never wait behind them. Health, metrics, workers' heartbeats and event streams (which have a limit
+of their own) always pass. A place is taken when the body has come, so that who sends slowly takes nobody's; a
+refusal costs next to nothing: its answer is ready, nothing is read for it and no line of log written.
 """
 
+import re
 from collections import Counter
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,8 +15,13 @@ from services.api.errors import UnavailableError, problem_response
 
 _FREE_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 _FREE_PREFIX = "/v1/workers"
-_FREE_SUFFIX = "/events"
-_SUBMISSION = ("POST", "/v1/jobs")
+#: Of a job's events, for a token and for a page's session.
+_FREE_SUFFIXES = ("/events", "/live")
+#: What holds a thread until an intake child has answered; children are few.
+_SUBMISSION = re.compile(
+    r"POST (/v1/jobs|/v1/records:(import|import-many)|/records/tune|/example)"
+    r"|GET (/v1/tasks/[^/]+/record|/tasks/[^/]+/scripts|/trials/[^/]+/script)"
+)
 _RETRY_SECS = 1
 _REFUSAL = problem_response(
     UnavailableError("overloaded", "too many requests at once; try again", retry_secs=_RETRY_SECS)
@@ -79,6 +85,6 @@ def _kind(scope: Scope) -> str | None:
     if scope["type"] != "http":
         return None
     path = scope["path"]
-    if path in _FREE_PATHS or path.startswith(_FREE_PREFIX) or path.endswith(_FREE_SUFFIX):
+    if path in _FREE_PATHS or path.startswith(_FREE_PREFIX) or path.endswith(_FREE_SUFFIXES):
         return None
-    return "submissions" if (scope["method"], path) == _SUBMISSION else "requests"
+    return "submissions" if _SUBMISSION.fullmatch(f"{scope['method']} {path}") else "requests"

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from db.states import DesiredState, JobState, Outcome, Purpose, TaskState, TrialState
 
 #: No control characters: a name is shown, logged and stored.
-_PLAIN = r"^[^\x00-\x1f\x7f]*$"
+_PLAIN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 PlainName = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]
 MAX_BIGINT = 2**63 - 1
 TargetRequest = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)] | dict[str, JsonValue]

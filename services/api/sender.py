@@ -33,7 +33,7 @@ def earlier_job(engine: Engine, sender: Sender) -> str | None:
     if use is None:
         return None
     if use.body_sha256 != sender.body_sha256:
-        raise InvalidError.of("idempotency_key_reused", "the Idempotency-Key was used with another body")
+        raise InvalidError.of("idempotency_key_reused", "the Idempotency-Key was used for another request")
     return use.job_id
 
 

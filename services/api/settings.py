@@ -31,6 +31,10 @@ class ApiSettings(FileSettings):
     max_body_bytes: int = Field(default=4 << 20, gt=0)
     #: Of what one worker builds for another (a kernel, a reference), before it is compressed.
     max_artifact_bytes: int = Field(default=64 << 20, gt=0)
+    #: Of all requests that one process holds; beyond it they are answered 503.
+    max_bodies_bytes: int = Field(default=256 << 20, gt=0)
+    #: Until a body has come as a whole; then 408.
+    body_timeout_secs: float = Field(default=120.0, gt=0)
     max_trials: int = Field(default=1_000_000, gt=0)
     #: Where a job names no budget.
     default_max_trials: int = Field(default=256, gt=0)

@@ -66,8 +66,7 @@ def submit(
         return earlier, False
     options = read_options(request.options)
     max_trials = request.max_trials or settings.default_max_trials
-    if max_trials > settings.max_trials:
-        raise InvalidError.of("budget_out_of_range", f"max_trials is at most {settings.max_trials}")
+    require_budget(max_trials, settings)
     submitted = submitted_module(request)
     _check_spaces(request.spaces)
     with intake.open(for_model=submitted.lowering is not None) as child:
@@ -97,6 +96,12 @@ def submit(
                 if earlier is not None:
                     return earlier, False
     raise UnavailableError("contended", "other submissions of the same workloads are being stored")
+
+
+def require_budget(max_trials: int | None, settings: ApiSettings) -> None:
+    """Raises InvalidError above this service's limit."""
+    if max_trials is not None and max_trials > settings.max_trials:
+        raise InvalidError.of("budget_out_of_range", f"max_trials is at most {settings.max_trials}")
 
 
 def _check_spaces(spaces: Mapping[str, Mapping[str, Any]]) -> None:

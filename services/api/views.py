@@ -24,17 +24,13 @@ def job_view(session: Session, job_id: str) -> JobView | None:
 
 def job_summaries(session: Session, jobs: Sequence[Job]) -> list[JobSummary]:
     ids = [job.id for job in jobs]
-    tasks, counts = tasks_of_jobs(session, ids), counts_of_jobs(session, ids)
-    return [
-        JobSummary(
-            **_summary(
-                job,
-                [task for task in tasks if task.job_id == job.id],
-                [count for count in counts if count.job_id == job.id],
-            )
-        )
-        for job in jobs
-    ]
+    tasks: dict[str, list[Task]] = {job_id: [] for job_id in ids}
+    counts: dict[str, list[Count]] = {job_id: [] for job_id in ids}
+    for task in tasks_of_jobs(session, ids):
+        tasks[task.job_id].append(task)
+    for count in counts_of_jobs(session, ids):
+        counts[count.job_id].append(count)
+    return [JobSummary(**_summary(job, tasks[job.id], counts[job.id])) for job in jobs]
 
 
 def task_views(session: Session, tasks: Sequence[Task]) -> list[TaskView]:

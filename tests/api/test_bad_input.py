@@ -136,6 +136,7 @@ def test_a_budget_out_of_range(api, budget):
         {"name": ""}, {"name": "x" * 201}, {"name": "nul\x00"}, {"name": "\ud800"}, {"unknown": 1},
         {"weights": {"main": 0}}, {"weights": {"main": "1"}}, {"weights": []},
         {"spaces": {"main": []}}, {"options": []}, {"target": 3}, {"space": "cuda"},
+        {"name": "\x9b31m"},
     ],
     ids=str,
 )  # fmt: skip
@@ -143,6 +144,30 @@ def test_a_field_out_of_range_is_named(api, field):
     body = json.dumps({"module": modules.graph("matmul"), "target": TARGET, **field})
     response = api("POST", "/v1/jobs", content=body, headers=JSON)
     assert next(iter(field)) in problem(response, 422)["detail"]
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("field", "code"),
+    [
+        ({"\ud800": 1}, "invalid_request"),
+        ({"weights": {"\ud800": 1.0}}, "unknown_function"),
+        ({"spaces": {"\ud800": {}}}, "bad_space"),
+        ({"options": {"\ud800": 1}}, "bad_option"),
+    ],
+    ids=ascii,
+)
+def test_half_a_surrogate_pair_is_refused(api, field, code):
+    body = json.dumps({"module": modules.graph("matmul"), "target": TARGET, **field})
+    assert problem(api("POST", "/v1/jobs", content=body, headers=JSON), 422)["code"] == code
+
+
+@on_sqlite
+def test_a_function_named_by_half_a_surrogate_pair_is_refused(api):
+    graph = modules.graph("matmul")
+    next(node for node in graph["nodes"] if node.get("data") == "main")["data"] = "\ud800"
+    body = json.dumps({"module": graph, "target": TARGET})
+    assert problem(api("POST", "/v1/jobs", content=body, headers=JSON), 422)["code"] == "bad_name"
 
 
 @on_sqlite

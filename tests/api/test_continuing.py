@@ -65,3 +65,12 @@ def test_nobody_goes_on_with_anothers_job_nor_with_none_nor_without_a_sound_budg
     assert problem(refused, 403)["code"] == "not_the_owner"
     missing = api("POST", "/v1/jobs/job-aaaaaaaaaaaaaaaa:continue", json=MORE)
     assert problem(missing, 404)["code"] == "job_not_found"
+
+
+def test_a_key_is_of_one_job_even_where_the_budgets_are_equal(api, engine, ended):
+    other = api.submit(name="other", options={"isolation_key": "other"}).json()["id"]
+    set_job(engine, other, state="failed")
+    headers = {"Idempotency-Key": "k2"}
+    assert api("POST", f"/v1/jobs/{ended['id']}:continue", json=MORE, headers=headers).status_code == 201
+    refused = api("POST", f"/v1/jobs/{other}:continue", json=MORE, headers=headers)
+    assert problem(refused, 422)["code"] == "idempotency_key_reused"

@@ -198,6 +198,14 @@ def test_a_budget_never_falls_below_what_is_spent(api, engine):
     assert api("PATCH", f"/v1/jobs/{job_id}", json={"max_trials": 40}).json()["max_trials"] == 40
 
 
+def test_a_budget_is_not_raised_above_what_this_service_allows(api, app):
+    job_id = api.submit(max_trials=64).json()["id"]
+    app.state.settings = app.state.settings.model_copy(update={"max_trials": 100})
+    refused = problem(api("PATCH", f"/v1/jobs/{job_id}", json={"max_trials": 101}), 422)
+    assert (refused["code"], "100" in refused["detail"]) == ("budget_out_of_range", True)
+    assert api("PATCH", f"/v1/jobs/{job_id}", json={"max_trials": 100}).json()["max_trials"] == 100
+
+
 def test_another_tokens_job_is_seen_and_not_touched(api):
     job_id = api.submit().json()["id"]
     assert api("GET", f"/v1/jobs/{job_id}", as_="bob").status_code == 200

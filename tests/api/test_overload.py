@@ -74,7 +74,8 @@ def test_submissions_that_wait_take_no_lookups_place():
 
 def test_heartbeats_health_and_event_streams_always_pass():
     async def story(slow: Slow, client: httpx.AsyncClient) -> None:
-        paths = ["/v1/jobs", "/v1/jobs", "/healthz", "/v1/workers/w:heartbeat", "/v1/jobs/j/events"]
+        always = ["/healthz", "/v1/workers/w:heartbeat", "/v1/jobs/j/events", "/jobs/j/live"]
+        paths = ["/v1/jobs", "/v1/jobs", *always]
         held = [asyncio.create_task(client.get(path)) for path in paths]
         await until_entered(slow, len(paths))
         slow.go.set()
@@ -94,3 +95,22 @@ def test_a_request_that_fails_gives_its_place_back():
             assert [(await client.get("/v1/jobs")).status_code for _ in range(3)] == [500] * 3
 
     asyncio.run(story())
+
+
+def test_whatever_waits_for_a_child_waits_with_the_submissions():
+    waiting = [
+        *(("POST", path) for path in ("/v1/records:import", "/v1/records:import-many", "/records/tune")),
+        *(("GET", path) for path in ("/v1/tasks/7/record", "/tasks/7/scripts", "/trials/7/script")),
+    ]
+
+    async def story(slow: Slow, client: httpx.AsyncClient) -> None:
+        held = [asyncio.create_task(client.post("/v1/jobs", json={}))]
+        await until_entered(slow, 1)
+        refused = [await client.request(method, path) for method, path in waiting]
+        assert {answer.status_code for answer in refused} == {503}
+        held += [asyncio.create_task(client.get(path)) for path in ("/v1/tasks/7", "/tasks/7")]
+        await until_entered(slow, 3)
+        slow.go.set()
+        assert {answer.status_code for answer in await asyncio.gather(*held)} == {200}
+
+    run(story)

@@ -1,5 +1,6 @@
 """/v1/jobs: submit, list, show, change, cancel, pause, resume, continue, follow."""
 
+import hashlib
 from typing import Annotated
 
 import structlog
@@ -21,7 +22,7 @@ from services.api.ids import JobId
 from services.api.paging import PageSize, PageToken, job_place, job_token
 from services.api.schemas import ChangeJob, ContinueJob, JobPage, JobView, SubmitJob, SubmittedJob
 from services.api.sender import Sender
-from services.api.submission import submit
+from services.api.submission import require_budget, submit
 from services.api.views import job_summaries, job_view
 
 _log = structlog.get_logger(__name__)
@@ -43,7 +44,7 @@ def submit_job(
     idempotency_key: IdempotencyKey = None,
 ) -> SubmittedJob:
     """Submit a module for tuning. A retry with the same Idempotency-Key and body makes no second job."""
-    sender = _sender(token, request, idempotency_key)
+    sender = _sender(token, idempotency_key, asked_sha256=request.scope[SHA256_KEY])
     job_id, _ = submit(body, sender, engine=engine, intake=intake, settings=settings)
     with reading(engine) as session:
         view = _view(session, job_id)
@@ -85,9 +86,12 @@ def show_job(job_id: JobId, token: JobsReader, engine: EngineDep) -> JobView:
 
 
 @router.patch("/{job_id}")
-def change_a_job(job_id: JobId, body: ChangeJob, token: JobsWriter, engine: EngineDep) -> JobView:
+def change_a_job(
+    job_id: JobId, body: ChangeJob, token: JobsWriter, engine: EngineDep, settings: SettingsDep
+) -> JobView:
     """Change the budget, the priority or the name of a job that has not ended."""
     changes = body.model_dump(exclude_none=True)
+    require_budget(body.max_trials, settings)
     with transaction(engine) as session:
         job = _owned(session, job_id, token)
         if changes and not change_job(session, job_id, changes):
@@ -126,7 +130,9 @@ def continue_job(
     idempotency_key: IdempotencyKey = None,
 ) -> JobView:
     """Tune on after a job's end: a new job of the same tasks, that begins with all that is known of them."""
-    sender = _sender(token, request, idempotency_key)
+    # The body alone does not say which job is meant.
+    asked = f"{job_id}:continue {request.scope[SHA256_KEY]}"
+    sender = _sender(token, idempotency_key, asked_sha256=hashlib.sha256(asked.encode()).hexdigest())
     with reading(engine) as session:
         _owned(session, job_id, token)
     made = continue_from(job_id, body.max_trials, sender, engine=engine, settings=settings)
@@ -155,12 +161,9 @@ async def follow_job(job_id: JobId, token: JobsReader, engine: EngineDep, events
     return StreamingResponse(events.stream(first), media_type="text/event-stream", headers=headers)
 
 
-def _sender(token: JobsWriter, request: Request, idempotency_key: str | None) -> Sender:
+def _sender(token: JobsWriter, idempotency_key: str | None, *, asked_sha256: str) -> Sender:
     return Sender(
-        token_id=token.id,
-        name=token.name,
-        idempotency_key=idempotency_key,
-        body_sha256=request.scope[SHA256_KEY],
+        token_id=token.id, name=token.name, idempotency_key=idempotency_key, body_sha256=asked_sha256
     )
 
 

@@ -17,6 +17,7 @@ from services.api.errors import ForbiddenError, NotFoundError
 from services.api.ids import JobId, WorkerId
 from services.api.routes import jobs, workers
 from services.api.schemas import ChangeJob, ContinueJob, SubmitJob
+from services.api.schemas_records import TvmVersion
 from services.api.sender import Sender
 from services.api.submission import submit
 from services.dashboard.assets import asset_bytes
@@ -40,7 +41,7 @@ class _Missed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     shash: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
     target_key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    tvm_version: Annotated[str, Field(min_length=1, max_length=40)]
+    tvm_version: TvmVersion
 
 
 class _Tune(BaseModel):
@@ -66,8 +67,10 @@ def ask_job(job_id: JobId, body: _AskJob, who: Acting, engine: EngineDep) -> _Do
 
 
 @router.post("/jobs/{job_id}/change")
-def change_job(job_id: JobId, body: ChangeJob, who: Acting, engine: EngineDep) -> _Done:
-    jobs.change_a_job(job_id, body, _writer(who), engine)
+def change_job(
+    job_id: JobId, body: ChangeJob, who: Acting, engine: EngineDep, settings: SettingsDep
+) -> _Done:
+    jobs.change_a_job(job_id, body, _writer(who), engine, settings)
     return _Done()
 
 
