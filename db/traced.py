@@ -51,7 +51,7 @@ def module_of_search(session: Session, search_id: int) -> str:
 
 
 def search_space(session: Session, search_id: int) -> dict[str, Any] | None:
-    """The search's own design space; None for the default one."""
+    """The search's own design space; None for stock's."""
     space: dict[str, Any] | None = session.scalars(
         select(SearchRow.space).where(SearchRow.id == search_id)
     ).one()

@@ -26,14 +26,12 @@ def bound(
     workers: Iterable[Worker], *, target_key: str, flops: float, args: Sequence[Mapping[str, Any]]
 ) -> Bound | None:
     """By the self-test of the worker of this target heard of last; None where none has tested itself."""
-    tested = [
-        worker for worker in workers if worker.target_key == target_key and worker.facts.get("selftest")
-    ]
+    tested = [worker for worker in workers if worker.target_key == target_key and _told(worker)]
     if not tested:
         return None
     newest = max(tested, key=lambda worker: worker.heartbeat_at)
     cores = "one_core" if newest.cores == 1 else "all_cores"
-    test = newest.facts["selftest"]
+    test = _told(newest)
     bounds = []
     peak, bandwidth = (_positive(test, f"{name}_{cores}") for name in ("fma_gflops", "copy_gb_per_sec"))
     if peak and flops > 0:
@@ -54,6 +52,12 @@ def dtype_bits(dtype: str) -> int:
         return _DTYPE_BITS[dtype]
     digits = "".join(each for each in dtype.partition("_")[0] if each.isdigit())
     return int(digits) if digits else 32
+
+
+def _told(worker: Worker) -> Mapping[str, Any]:
+    """What it says of its self-test; empty where that is nothing that reads."""
+    told = worker.facts.get("selftest")
+    return told if isinstance(told, dict) else {}
 
 
 def _positive(test: Mapping[str, Any], name: str) -> float | None:

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -74,7 +75,7 @@ class PageRoute(APIRoute):
                 response = error_page(request, InvalidError("invalid_request", "This address does not read."))
             except ApiError as error:
                 response = error_page(request, error)
-            except (OperationalError, InterfaceError):
+            except (OperationalError, InterfaceError, PoolTimeout):
                 said = "The database does not answer. This page tries again by itself."
                 response = error_page(request, UnavailableError("database_unavailable", said))
             response.headers.update(HEADERS)

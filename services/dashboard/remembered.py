@@ -34,6 +34,8 @@ class Remembered:
         with maker:
             with self._lock:
                 known = self._values.get(key)
+                if known is not None:
+                    self._values.move_to_end(key)
             if known is not None and known[0] == mark:
                 found: Value = known[1]
                 return found

@@ -32,11 +32,16 @@ def table(name: str, form: Form, columns: Sequence[str], rows: Iterable[Mapping[
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    yield ",".join(columns) + "\r\n"
+    """A column may be named by a submitter's blocks, so names are cells too."""
+    yield _line(columns)
     for row in rows:
-        buffer = io.StringIO()
-        csv.writer(buffer).writerow([_cell(row[column]) for column in columns])
-        yield buffer.getvalue()
+        yield _line([row[column] for column in columns])
+
+
+def _line(values: Iterable[object]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer).writerow([_cell(value) for value in values])
+    return buffer.getvalue()
 
 
 def _json(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

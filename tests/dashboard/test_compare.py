@@ -74,3 +74,7 @@ def test_what_is_compared_is_downloaded_job_by_job_and_by_strategy(browse, farm,
     (point,) = rows(browser, f"/download/strategies.csv?{query}")
     assert (point["strategy"], point["jobs"], point["trial"]) == ("evolutionary", "2", "1")
     assert [float(point[name]) for name in ("median_secs", "least_secs", "most_secs")] == [7e-3, 6e-3, 8e-3]
+
+
+def test_an_address_that_no_database_takes_is_refused(browse):
+    assert browse().get("/compare?job=a%00b").status_code == 422

@@ -37,6 +37,15 @@ def test_a_job_stands_in_the_list_with_its_numbers(browse, farm, engine):
     assert "5 of 64 trials done: 3 measured, 2 failed, 0 running" in page
 
 
+def test_a_task_that_stopped_early_says_so_once(browse, farm, engine):
+    job_id = farm.job()
+    with transaction(engine) as session:
+        session.execute(update(TaskRow).values(state="succeeded", stopped="96 trials brought nothing"))
+    browser = browse()
+    assert browser.page(f"/jobs/{job_id}").count("stopped early") == 1
+    assert browser.page("/tasks/1").count("96 trials brought nothing") == 1
+
+
 def test_jobs_are_filtered_searched_and_sorted_by_the_address(browse, farm):
     farm.job("beta", state="running")
     farm.job("alpha", state="succeeded")

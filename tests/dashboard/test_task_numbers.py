@@ -1,5 +1,6 @@
 """What the charts and files of a task are made of: roofline, decisions, a job that tunes it again."""
 
+import asyncio
 import json
 import threading
 import zlib
@@ -11,19 +12,22 @@ from db.farm_tables import WorkerRow
 from db.session import transaction
 from db.tables import TrialRow
 from db.workers import NewWorker, join, list_workers
+from services.api.schemas import SubmitJob
+from services.api.submission import _check_spaces
 from services.dashboard.remembered import Remembered
+from services.dashboard.tables import Form, table
 from services.roofline import bound
-from tests.api.rows import add_trials, set_job
+from tests.api.rows import add_trials, set_job, set_search
 from tests.dashboard.test_decisions import trace
 
 SELFTEST = {"fma_gflops_all_cores": 500.0, "copy_gb_per_sec_all_cores": 20.0, "last_cache_bytes": 1000}
 
 
-def a_worker(engine) -> None:
+def a_worker(engine, facts=None) -> None:
     with transaction(engine) as session:
         new = NewWorker(
             name="here", host="here", device="cpu", device_class="cpu 2c", target_id=1, role="both",
-            cores=2, memory_bytes=1 << 30, tvm_version="0.27", facts={"selftest": SELFTEST},
+            cores=2, memory_bytes=1 << 30, tvm_version="0.27", facts=facts or {"selftest": SELFTEST},
         )  # fmt: skip
         join(session, new)
 
@@ -82,6 +86,41 @@ def test_a_task_is_saved_as_a_job_that_tunes_it_again_in_a_search_of_its_own(bro
     assert body["options"]["isolation_key"] == f"again-{job_id}"
 
 
+@pytest.mark.parametrize(
+    ("space", "asked"),
+    [
+        (None, {"space": "stock"}),
+        ({"rules": "tilefarm"}, {"space": "tilefarm"}),
+        ({"traces": [[[], []]]}, {"spaces": {"main": {"traces": [[[], []]]}}}),
+    ],
+    ids=["stock", "tilefarm", "of its own"],
+)
+def test_a_task_that_is_tuned_again_is_searched_in_the_same_space(browse, farm, engine, space, asked):
+    farm.job()
+    set_search(engine, space=space)
+    body = browse().get("/tasks/1/job.json").json()
+    request = SubmitJob(**body)
+    _check_spaces(request.spaces)
+    assert {name: body[name] for name in ("space", "spaces") if name in body} == asked
+
+
+def test_an_import_is_tuned_again_as_the_service_tunes_by_itself(browse, farm, engine):
+    job_id = farm.job()
+    set_job(engine, job_id, strategy="imported")
+    set_search(engine, space={"imported": [1]})
+    body = browse().get("/tasks/1/job.json").json()
+    assert SubmitJob(**body).strategy == "evolutionary"
+    assert not body.keys() & {"space", "spaces"}
+
+
+def test_a_worker_that_tells_nonsense_of_itself_breaks_no_page(browse, farm, engine):
+    job_id = farm.job()
+    a_worker(engine, facts={"selftest": "fast", "sensors": [1]})
+    browser = browse()
+    assert [browser.get(path).status_code for path in ("/fleet", "/tasks/1", f"/jobs/{job_id}")] == [200] * 3
+    assert browser.get("/tasks/1/curve").json()["roofline_secs"] is None
+
+
 def test_the_timeline_shows_what_a_worker_has_done(browse, farm, engine):
     job_id = farm.job()
     a_worker(engine)
@@ -115,6 +154,26 @@ def test_what_is_remembered_is_made_once_until_its_mark_changes():
     assert remembered.get("a", 2, make) == 2
     assert remembered.get("b", 2, make) == 3
     assert made == [None, 1, None]
+
+
+def test_of_what_is_remembered_that_stays_which_is_asked_for():
+    remembered = Remembered(kept=2)
+    for key in ("often", "once", "often", "new"):
+        remembered.get(key, 1, lambda _: 0)
+    made = []
+    remembered.get("often", 1, made.append)
+    remembered.get("once", 1, made.append)
+    assert made == [None]
+
+
+def test_a_column_that_a_block_named_is_a_cell_and_no_formula():
+    columns = ("trial", 'a "b", c', "=1+1")
+    answer = table("x", Form.CSV, columns, [dict.fromkeys(columns, 1)])
+
+    async def read() -> list[str]:
+        return [str(part) async for part in answer.body_iterator]
+
+    assert asyncio.run(read()) == ['trial,"a ""b"", c",\'=1+1\r\n', "1,1,1\r\n"]
 
 
 def test_every_chart_of_a_task_and_of_a_trial_is_saved_as_it_is_drawn(browse, farm, engine):

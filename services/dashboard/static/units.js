@@ -8,7 +8,9 @@ const Units = (() => {
   const span = (secs) => {
     if (secs < 60) return `${Number(secs.toPrecision(3))} s`;
     const [size, unit, rest] = secs >= 86400 ? [86400, "d", "h"] : secs >= 3600 ? [3600, "h", "min"] : [60, "min", "s"];
-    const [whole, part] = [Math.floor(secs / size), Math.round((secs % size) / (size === 86400 ? 3600 : size / 60))];
+    const small = size === 86400 ? 3600 : size / 60;
+    const all = Math.round(secs / small);
+    const [whole, part] = [Math.floor(all / (size / small)), all % (size / small)];
     return part ? `${whole} ${unit} ${part} ${rest}` : `${whole} ${unit}`;
   };
   // Round numbers from low to high: 1, 2, 5 and their tens, some `most` of them.

@@ -30,7 +30,9 @@ data = APIRouter(prefix="/download", include_in_schema=False)
 _MAX_JOBS = 16
 #: Points of a strategy's line.
 _GRID = 120
-_Asked = Annotated[list[Annotated[str, Query(max_length=60)]] | None, Query(max_length=_MAX_JOBS)]
+_Asked = Annotated[
+    list[Annotated[str, Query(max_length=60, pattern=r"^[^\x00]*$")]] | None, Query(max_length=_MAX_JOBS)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

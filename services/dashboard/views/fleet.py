@@ -61,7 +61,8 @@ class Line:
 
     def measured(self, part: str, name: str) -> float | None:
         """A number of the self-test or of the sensors."""
-        found = (self.worker.facts.get(part) or {}).get(name)
+        told = self.worker.facts.get(part)
+        found = told.get(name) if isinstance(told, dict) else None
         return float(found) if isinstance(found, (int, float)) else None
 
 

@@ -10,7 +10,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
+from checks.space import NAMED
 from db.curves import Point, curve_mark, points
+from db.imports import IMPORTED
 from db.jobs import read_job
 from db.records import read_record
 from db.session import reading
@@ -109,16 +111,21 @@ def job_again(task_id: RowId, who: JobsViewer, engine: EngineDep) -> Response:
         "target": job.target,
         "max_trials": max(1, task.trials_reserved),
         "seed": job.seed,
-        "strategy": job.strategy,
         "options": {**job.options, "isolation_key": f"again-{job.id}"},
+        # Imports are a list, and no search that could be run again.
+        **({} if job.strategy == IMPORTED else {"strategy": job.strategy, **_asked_space(space)}),
     }
-    if space is not None:
-        body["spaces"] = {"main": space}
     headers = {
         "Content-Disposition": f'attachment; filename="task-{task_id}.job.json"',
         "Cache-Control": "no-store",
     }
     return Response(json.dumps(body), media_type="application/json", headers=headers)
+
+
+def _asked_space(space: dict[str, Any] | None) -> dict[str, Any]:
+    """A search's design space as a submission asks for it."""
+    named = next((name for name in ("stock", "tilefarm") if NAMED[name] == space), None)
+    return {"spaces": {"main": space}} if named is None else {"space": named}
 
 
 def _task(session: Session, task_id: int) -> Task:
