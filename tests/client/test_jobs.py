@@ -188,6 +188,10 @@ def test_the_embedded_services_connection_is_found_and_its_token_goes_nowhere_el
     assert (other.url, other.token) == ("https://elsewhere.test", None)
 
 
+def test_a_home_is_a_home_in_an_argument_too() -> None:
+    assert Settings.load(cache_dir="~/kept", environ={}).cache_dir == Path.home() / "kept"
+
+
 def test_a_token_loses_its_line_end_and_is_never_told(tmp_path: Path) -> None:
     assert Settings.load(token="tf_abc\n", environ={"HOME": str(tmp_path)}).token == "tf_abc"
     for token in ("tf_gehe\u00efm", "tf_se\ncret"):

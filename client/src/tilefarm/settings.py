@@ -70,7 +70,7 @@ class Settings:
             url=url,
             token=token,
             timeout_secs=_timeout(timeout_secs, env),
-            cache_dir=Path(cache_dir)
+            cache_dir=Path(cache_dir).expanduser()
             if cache_dir is not None
             else _dir(env, "TILEFARM_CACHE_DIR", "XDG_CACHE_HOME", ".cache"),
             cache_max_bytes=_max_bytes(env),

@@ -54,7 +54,9 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
         "file", type=Path, metavar="FILE", help="a module's JSON, a job's JSON, or a .py file"
     )
     command.add_argument("--target", default="local", help="profile name, tag, or JSON (default: local)")
-    command.add_argument("--function", action="append", default=[], metavar="NAME")
+    command.add_argument(
+        "--function", action="append", default=[], metavar="NAME", help="of a .py file; repeatable"
+    )
     add_pipeline(command)
     command.add_argument(
         "--min-percent", type=float, default=0.0, help="exit 5 where less of the functions is tuned"

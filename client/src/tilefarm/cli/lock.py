@@ -30,9 +30,19 @@ def add(commands: Any, connection: argparse.ArgumentParser) -> None:
         "file", type=Path, metavar="FILE", help="a module's JSON, a job's JSON, or a .py file"
     )
     command.add_argument("--target", default="local", help="profile name, tag, or JSON (default: local)")
-    command.add_argument("--function", action="append", default=[], metavar="NAME")
+    command.add_argument(
+        "--function", action="append", default=[], metavar="NAME", help="of a .py file; repeatable"
+    )
     add_pipeline(command)
-    command.add_argument("-o", "--output", dest="lock", type=Path, default=Path("tilefarm.lock"))
+    command.add_argument(
+        "-o",
+        "--output",
+        dest="lock",
+        type=Path,
+        default=Path("tilefarm.lock"),
+        metavar="FILE",
+        help="default: tilefarm.lock",
+    )
     command.add_argument(
         "--require-all", action="store_true", help="exit 5 and write nothing where a function has no record"
     )

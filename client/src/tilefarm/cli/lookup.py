@@ -20,7 +20,9 @@ def add(commands: Any, shared: argparse.ArgumentParser) -> None:
         "file", type=Path, metavar="FILE", help="a module's JSON, a job's JSON, or a .py file"
     )
     command.add_argument("--target", default="local", help="profile name, tag, or JSON (default: local)")
-    command.add_argument("--function", action="append", default=[], metavar="NAME")
+    command.add_argument(
+        "--function", action="append", default=[], metavar="NAME", help="of a .py file; repeatable"
+    )
     command.set_defaults(run=run)
 
 
