@@ -12,7 +12,7 @@ from sqlalchemy import make_url, text
 from db import migrate
 from db.session import connect
 from tests.servers import postgres_program
-from tests.upgrade.rows_r0002 import JOB, filled_at_0002
+from tests.upgrade.old_rows import ALL_TRIALS, JOB, OLDEST, filled_at
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 PG_DUMP = 'pg_dump --format=custom --file=farm.dump "$URL"'
@@ -34,7 +34,7 @@ def test_postgresql_is_dumped_while_it_runs_and_restored(postgres_url: str, tmp_
         connection.execute(text("CREATE DATABASE backed_up"))
     admin.dispose()
     url = make_url(postgres_url).set(database="backed_up")
-    engine = filled_at_0002(url.render_as_string(hide_password=False))
+    engine = filled_at(url.render_as_string(hide_password=False), OLDEST)
     host = url.query["host"]
     env = {
         **os.environ,
@@ -51,7 +51,7 @@ def test_postgresql_is_dumped_while_it_runs_and_restored(postgres_url: str, tmp_
 
 
 def test_sqlite_is_copied_while_it_is_written(tmp_path: Path) -> None:
-    engine = filled_at_0002(f"sqlite:///{tmp_path / 'tilefarm.db'}")
+    engine = filled_at(f"sqlite:///{tmp_path / 'tilefarm.db'}", OLDEST)
     words = [sys.executable if word == "python3" else word for word in shlex.split(SQLITE)]
     with engine.connect() as writing:
         writing.execute(text("UPDATE jobs SET name = 'not committed'"))
@@ -67,7 +67,7 @@ def assert_is_whole(url: str) -> None:
     migrate.upgrade(url)
     engine = connect(url)
     with engine.connect() as connection:
-        assert connection.execute(text("SELECT count(*) FROM trials")).scalar_one() == 40
+        assert connection.execute(text("SELECT count(*) FROM trials")).scalar_one() == ALL_TRIALS
         assert (
             connection.execute(text("SELECT name FROM jobs WHERE id = :id"), {"id": JOB}).scalar_one()
             == "old"
