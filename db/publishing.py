@@ -62,7 +62,8 @@ class Confirmation:
 
 def lock_workload(session: Session, workload_id: int) -> None:
     """Publishing for one workload happens one after the other, whatever search it comes from."""
-    session.execute(select(WorkloadRow.id).where(WorkloadRow.id == workload_id).with_for_update()).all()
+    statement = select(WorkloadRow.id).where(WorkloadRow.id == workload_id)
+    session.execute(statement.with_for_update(key_share=True)).all()
 
 
 def incumbent(session: Session, search: Search) -> Incumbent | None:
@@ -156,10 +157,16 @@ def publish(session: Session, search: Search, *, confirm_trial_id: int) -> int:
             TrialRow.id == confirm_trial_id
         )
     ).one()
-    found = select(TrialRow.id).where(
-        TrialRow.search_id == search.id,
-        TrialRow.purpose.in_(_MEASURED_FIRST),
-        TrialRow.trace_hash == confirm.trace_hash,
+    # The untuned program may have been imported, too: then it is a search trial beside the baseline.
+    found = (
+        select(TrialRow.id)
+        .where(
+            TrialRow.search_id == search.id,
+            TrialRow.purpose.in_(_MEASURED_FIRST),
+            TrialRow.trace_hash == confirm.trace_hash,
+        )
+        .order_by(TrialRow.purpose == Purpose.BASELINE)
+        .limit(1)
     )
     run_secs = list(confirm.run_secs or ())
     values = {
@@ -171,7 +178,7 @@ def publish(session: Session, search: Search, *, confirm_trial_id: int) -> int:
         "trace_hash": confirm.trace_hash,
         "run_secs": run_secs,
         "latency_secs": statistics.median(run_secs),
-        "trial_id": session.scalars(found).one_or_none(),
+        "trial_id": session.scalars(found).first(),
         "confirm_trial_id": confirm_trial_id,
         "policy": dict(search.policy),
         "device_class": confirm.device_class or "",

@@ -14,6 +14,7 @@ from db.records import NewImports, quarantine
 from db.session import reading, transaction
 from db.states import JobState, Outcome, Purpose, RecordState
 from db.tables import JobRow, RecordRow, SearchRow, TrialRow
+from services.tuning.plan import EMPTY_TRACE
 from tests.tuning.farm import WORKER, Farm, ok, outcome
 from tests.tuning.rows import TVM_VERSION, add_job, add_search, add_target, add_worker, read
 from workers.messages import TrialOrder, TrialOutcome
@@ -29,13 +30,17 @@ def search_id(engine: Engine) -> int:
 
 def bring(engine: Engine, search_id: int, numbers: Sequence[int]) -> list[int]:
     """Quarantined records, each with the trace of a program of the scripted farm, all claiming to be best."""
+    return bring_traces(engine, search_id, [json.dumps([[], [number]]) for number in numbers])
+
+
+def bring_traces(engine: Engine, search_id: int, traces: Sequence[str]) -> list[int]:
     with transaction(engine) as session:
         search = session.get_one(SearchRow, search_id)
         new = NewImports(
             workload_id=search.workload_id,
             target_id=search.target_id,
             tvm_version=TVM_VERSION,
-            traces=[(json.dumps([[], [number]]), [1e-9]) for number in numbers],
+            traces=[(trace, [1e-9]) for trace in traces],
             origin={},
         )
         ids = quarantine(session, new)
@@ -82,6 +87,17 @@ def test_the_fastest_import_is_confirmed_and_published_as_the_farms_own_record(
     )
     assert (slower.state, slower.published_id) == (Verification.MEASURED, None)
     assert read(engine, RecordRow.state, RecordRow.id.in_(ids)) == [RecordState.QUARANTINED] * 2
+
+
+def test_an_import_of_the_untuned_program_is_published_like_any_other(engine: Engine, search_id: int) -> None:
+    """As another farm's record is where nothing beat the untuned module: its trace is the baseline's."""
+    ids = bring_traces(engine, search_id, [EMPTY_TRACE])
+    add_job(engine, [search_id], max_trials=1)
+    run(engine)
+    assert read(engine, JobRow.state) == [JobState.SUCCEEDED]
+    (trial_id,) = read(engine, RecordRow.trial_id, RecordRow.state == RecordState.PUBLISHED)
+    assert read(engine, TrialRow.purpose, TrialRow.id == trial_id) == [Purpose.SEARCH]
+    assert [each.state for each in progress(engine, ids)] == [Verification.PUBLISHED]
 
 
 def wrong(order: TrialOrder) -> TrialOutcome:
