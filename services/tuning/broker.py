@@ -29,8 +29,8 @@ _log = structlog.get_logger(__name__)
 
 #: What a broker that is down, or away, raises through kombu.
 BROKER_ERRORS = (KombuError, RedisError, OSError)
-#: What a message raises that no Celery sent.
-_UNREADABLE = (ValueError, KeyError, TypeError)
+#: What a message raises that no Celery sent, before kombu has noted it.
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _DRAIN_SECS = 0.5
 #: Of the lock under which one replica looks for results to deliver again.
 _SWEEP_LOCK_SECS = 10
@@ -104,13 +104,15 @@ class ResultsConsumer(threading.Thread):
     def run(self) -> None:
         pause_secs = _RETRY_SECS
         while not self._stopping.is_set():
+            began_at = time.monotonic()
             try:
                 with self._app.connection_for_read() as connection:
                     self._consume(connection)
-                pause_secs = _RETRY_SECS
             except BrokerError:
                 return
             except BROKER_ERRORS as error:
+                if time.monotonic() - began_at > _RETRY_MAX_SECS:
+                    pause_secs = _RETRY_SECS
                 _log.warning("broker_away", reason=str(error), retry_secs=pause_secs)
                 self._stopping.wait(pause_secs)
                 pause_secs = min(2 * pause_secs, _RETRY_MAX_SECS)
@@ -119,7 +121,11 @@ class ResultsConsumer(threading.Thread):
         self._arrived.clear()
         queue = results_queue()
         with Consumer(
-            connection, queues=[queue], on_message=self._arrived.append, prefetch_count=1
+            connection,
+            queues=[queue],
+            on_message=self._arrived.append,
+            on_decode_error=_refuse,
+            prefetch_count=1,
         ) as consumer:
             while not self._stopping.is_set():
                 self._drain(connection, consumer.channel)
@@ -175,11 +181,8 @@ def take_waiting(channel: Any) -> list[Any]:
     with channel.conn_or_acquire() as client:
         for raw in client.rpop(RESULTS, _BATCH) or ():
             try:
-                message = channel.message_to_python(json.loads(raw))
-                taken[str(message.delivery_tag)] = (
-                    message,
-                    json.dumps([message.serializable(), "", RESULTS]),
-                )
+                message = _decoded(channel, raw)
+                taken[message.delivery_tag] = (message, json.dumps([message.serializable(), "", RESULTS]))
             except _UNREADABLE as error:
                 _log.error("poison_result", reason=repr(error), body=str(raw)[:500])
         if taken:
@@ -188,6 +191,20 @@ def take_waiting(channel: Any) -> list[Any]:
                 pipe.hset(channel.unacked_key, mapping={tag: text for tag, (_, text) in taken.items()})
                 pipe.execute()
     return [message for message, _ in taken.values()]
+
+
+def _decoded(channel: Any, raw: bytes) -> Any:
+    """A message whose body kombu could decode, and that can be acknowledged; else one of _UNREADABLE."""
+    message = channel.message_to_python(json.loads(raw))
+    if message.errors or not isinstance(message.delivery_tag, str):
+        raise ValueError("its body does not decode, or it has no tag")
+    return message
+
+
+def _refuse(message: Any, error: Exception) -> None:
+    """Kombu has noted it and cannot decode it; as long as it is not acknowledged, kombu takes no other."""
+    _log.error("poison_result", reason=repr(error))
+    message.ack()
 
 
 def acknowledge(messages: Sequence[Any]) -> None:

@@ -22,6 +22,7 @@ from sandbox.limits import Limits
 from services.signing import Signer
 from services.tuning import signatures
 from services.tuning.broker import ResultsConsumer, make_tuner_app, send_chunk
+from services.tuning.errors import BrokerError
 from services.tuning.leases import Leases
 from services.tuning.loop import Tuner
 from services.tuning.metrics import TunerMetrics
@@ -88,7 +89,7 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, pulse: Pulse) -
         consumer.start()
         _log.info("tuner_started", owner=owner)
         try:
-            _loop(tuner, settings, metrics, stopping=stopping, pulse=pulse)
+            _loop(tuner, settings, metrics, stopping=stopping, pulse=pulse, consumer=consumer)
         finally:
             consumer.stop()
             _close(tuner)
@@ -130,10 +131,14 @@ def _loop(
     *,
     stopping: threading.Event,
     pulse: Pulse,
+    consumer: threading.Thread,
 ) -> None:
+    """Raises BrokerError where the thread that takes results has ended: the process is started anew."""
     outage_secs = settings.outage_secs
     started = False
     while not stopping.is_set():
+        if not consumer.is_alive():
+            raise BrokerError("nothing takes results any more")
         try:
             if not started:
                 tuner.start()

@@ -36,6 +36,7 @@ _log = structlog.get_logger(__name__)
 
 _MAX_ID = (1 << 63) - 1
 _MAX_ATTEMPT = (1 << 31) - 1
+_MAX_SECS = 1e9
 #: Deliveries of a trial after which a lost artifact is no accident any more.
 MAX_ATTEMPTS = 64
 
@@ -44,11 +45,11 @@ def read_result(body: bytes | str) -> Result:
     """A result that fits its row; raises MessageError otherwise."""
     try:
         obj = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise MessageError(f"no JSON: {error}") from error
-    if not isinstance(obj, dict):
-        raise MessageError("not a JSON object")
-    result = result_from_json(obj)
+        result = result_from_json(obj if isinstance(obj, dict) else {})
+    except MessageError:
+        raise
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise MessageError(f"it does not read: {error}") from error
     _check(result)
     return result
 
@@ -100,22 +101,22 @@ def measured(result: TrialOutcome, built_secs: Mapping[str, float] | None = None
     return Measured(
         trial_id=result.trial_id,
         attempt=result.attempt,
-        worker_id=_text(result.worker_id, 40),
+        worker_id=fitting_text(result.worker_id, 40),
         outcome=outcome,
         run_secs=run_secs if timed else None,
         latency_secs=statistics.median(run_secs) if timed and run_secs is not None else None,
         incumbent_run_secs=_times(result.incumbent_run_secs),
-        error=None if error is None else _text(error, MAX_ERROR_CHARS),
+        error=None if error is None else fitting_text(error, MAX_ERROR_CHARS),
         stage_secs=stage_secs,
-        device_class=_text(result.device_class, 200),
-        tvm_version=_text(result.tvm_version, 40),
+        device_class=fitting_text(result.device_class, 200),
+        tvm_version=fitting_text(result.tvm_version, 40),
     )
 
 
 def _report(session: Session, reports: Reports, place: TrialPlace, result: Result) -> bool:
     trial_id, attempt = result.trial_id, result.attempt
     if isinstance(result, TrialStarted):
-        return reports.started(trial_id, attempt=attempt, worker_id=_text(result.worker_id, 40))
+        return reports.started(trial_id, attempt=attempt, worker_id=fitting_text(result.worker_id, 40))
     if isinstance(result, TrialOutcome):
         return reports.measured(measured(result, place.stage_secs))
     reports.write()
@@ -134,7 +135,8 @@ def _build_again(session: Session, result: TrialUnbuilt) -> bool:
     _log.warning("artifact_lost", trial_id=result.trial_id, attempt=result.attempt, reason=result.reason)
     if result.attempt < MAX_ATTEMPTS:
         return building.record_unbuilt(session, result.trial_id, attempt=result.attempt)
-    error = f"what was built of it was lost again and again, the last time: {_text(result.reason, 1000)}"
+    reason = fitting_text(result.reason, 1000)
+    error = f"what was built of it was lost again and again, the last time: {reason}"
     return attempts.give_up(session, result.trial_id, attempt=result.attempt, error=error)
 
 
@@ -171,7 +173,7 @@ def _is_count(value: object, most: int) -> bool:
 
 def _are_secs(stages: object) -> bool:
     return isinstance(stages, Mapping) and all(
-        isinstance(stage, str) and isinstance(secs, int | float) and math.isfinite(secs) and secs >= 0
+        stage.isprintable() and isinstance(secs, int | float) and 0 <= secs <= _MAX_SECS
         for stage, secs in stages.items()
     )
 
@@ -182,6 +184,6 @@ def _times(secs: Iterable[float] | None) -> tuple[float, ...] | None:
     return times if times and all(math.isfinite(time) and time > 0 for time in times) else None
 
 
-def _text(text: str, most: int) -> str:
-    """What a text column takes: PostgreSQL knows no NUL."""
-    return text.replace("\x00", "�")[:most]
+def fitting_text(text: str, most: int) -> str:
+    """What a text column takes: no NUL, which PostgreSQL does not know, and no half of a character."""
+    return text[:most].replace("\x00", "�").encode(errors="replace").decode()

@@ -3,8 +3,10 @@
 import json
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kombu import Consumer, Queue
@@ -13,6 +15,7 @@ from sqlalchemy import Engine, update
 from db.session import transaction
 from db.states import Outcome, TrialState, WorkerRole
 from db.tables import TrialRow
+from services.tuning import broker
 from services.tuning.broker import ResultsConsumer, make_tuner_app, send_chunk, take_waiting
 from services.tuning.errors import BrokerError
 from tests.servers import run_valkey
@@ -136,6 +139,103 @@ def test_what_waits_is_recorded_and_nothing_of_it_stays_in_the_broker(
             time.sleep(0.05)
     assert consumer.is_alive()
     _end(consumer)
+
+
+def _envelope(**values: Any) -> str:
+    """What kombu puts around a body."""
+    properties = {
+        "delivery_info": {"exchange": "", "routing_key": RESULTS},
+        "body_encoding": "base64",
+        "delivery_tag": uuid.uuid4().hex,
+    }
+    headers = values.pop("headers", {})
+    return json.dumps(
+        {"body": "e30=", "headers": headers, "properties": properties | values.pop("properties", {})} | values
+    )
+
+
+#: Nothing of this is a result, and each is unreadable in a way of its own.
+POISON = (
+    "no JSON",
+    "[]",
+    "5",
+    "[" * 100_000,
+    "{}",
+    '{"properties": []}',
+    _envelope(),
+    _envelope(body=None),
+    _envelope(body="not base64"),
+    _envelope(headers=5),
+    _envelope(headers={"compression": "of another kind"}),
+    _envelope(headers={"compression": "application/x-gzip"}),
+    _envelope(properties={"body_encoding": "of another kind"}),
+    _envelope(properties={"delivery_info": {}}),
+    _envelope(properties={"delivery_tag": None}),
+    _envelope(properties={"delivery_tag": [1]}),
+)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_no_message_stops_those_behind_it_whatever_it_holds(engine: Engine, own_valkey_url: str) -> None:
+    """Each comes alone, so that kombu itself takes it, and among others, so that it is taken with them."""
+    app = make_app(own_valkey_url)
+    trial_ids = _dispatched_trials(engine, len(POISON) + 2)
+    with app.connection_for_read() as connection:
+        client = connection.default_channel.client
+        publish_result(app, _ok(trial_ids[0]))
+        client.lpush(RESULTS, *POISON)
+        consumer, _ = _consumer(own_valkey_url, engine)
+        _until_done(engine, 1)
+        for count, (poison, trial_id) in enumerate(zip(POISON, trial_ids[1:], strict=False), start=2):
+            client.lpush(RESULTS, poison)
+            while client.exists(RESULTS):
+                assert consumer.is_alive(), poison[:200]
+                time.sleep(0.01)
+            publish_result(app, _ok(trial_id))
+            _until_done(engine, count)
+        publish_result(app, _ok(trial_ids[-1]))
+        _until_done(engine, len(trial_ids))
+        deadline = time.monotonic() + 5
+        while client.exists("tilefarm.results.unacked", RESULTS):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert consumer.is_alive()
+    _end(consumer)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_broker_that_was_well_for_a_while_is_tried_again_at_once(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, valkey_url: str
+) -> None:
+    monkeypatch.setattr(broker, "_RETRY_SECS", 0.01)
+    monkeypatch.setattr(broker, "_RETRY_MAX_SECS", 0.04)
+    consumer = ResultsConsumer(
+        app=make_tuner_app(valkey_url, timeout_secs=0.5, redeliver_secs=30.0),
+        engine=engine,
+        on_change=lambda _jobs, _ended: None,
+    )
+    pauses: list[float] = []
+    well_secs = iter((0.0, 0.0, 0.0, 0.0, 0.1))
+
+    def consume(_connection: object) -> None:
+        try:
+            time.sleep(next(well_secs))
+        except StopIteration:
+            consumer.stop()
+        else:
+            raise OSError("gone")
+
+    monkeypatch.setattr(consumer, "_consume", consume)
+    monkeypatch.setattr(consumer._stopping, "wait", pauses.append)
+    consumer.run()
+    assert pauses == [0.01, 0.02, 0.04, 0.04, 0.01]
+
+
+def _until_done(engine: Engine, count: int) -> None:
+    deadline = time.monotonic() + 5
+    while states(engine).get("done", 0) < count:
+        assert time.monotonic() < deadline, states(engine)
+        time.sleep(0.01)
 
 
 def _consumer(

@@ -34,7 +34,10 @@ def _body(**values: Any) -> str:
         "[]",
         "{}",
         "[" * 100_000,
+        None,
+        5,
         _body(kind="other"),
+        _body(kind=[]),
         _body(version=99),
         _body(trial_id="1"),
         _body(trial_id=2**63),
@@ -42,14 +45,18 @@ def _body(**values: Any) -> str:
         _body(attempt=True),
         _body(outcome="fine"),
         _body(run_secs=["x"]),
+        _body(run_secs=[10**400]),
         _body(worker_id=None),
         _body(error=5),
         _body(stage_secs={"build": "long"}),
         _body(stage_secs={"build": float("nan")}),
+        _body(stage_secs={"build": 10**400}),
+        _body(stage_secs={"a\x00": 1.0}),
+        _body(stage_secs={"\ud800": 1.0}),
         _body(extra=1),
     ],
 )
-def test_what_fits_no_row_is_refused(body: str | bytes) -> None:
+def test_what_fits_no_row_is_refused(body: Any) -> None:
     with pytest.raises(MessageError):
         read_result(body)
 
@@ -76,9 +83,9 @@ def test_a_cut_off_keeps_its_time_as_a_bound_and_a_failure_keeps_none() -> None:
 
 
 def test_error_texts_are_made_to_fit_their_column() -> None:
-    error = measured(read_result(_body(outcome="run_error", error="a\x00" * 9000))).error
+    error = measured(read_result(_body(outcome="run_error", error="a\x00\ud800" * 9000))).error
     assert error is not None
-    assert len(error) == 4000
+    assert len(error.encode().decode()) == 4000
     assert "\x00" not in error
 
 
