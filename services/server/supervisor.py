@@ -137,7 +137,11 @@ class Supervisor:
             _log.warning("part_died", part=part.name, code=code, restart_in_secs=pause_secs)
             await asyncio.sleep(pause_secs)
             pause_secs = min(2 * pause_secs, _LONGEST_PAUSE_SECS)
-            await self._start(part)
+            try:
+                await self._start(part)
+            except OSError as error:
+                # No memory, no process, no room for its log: it may be there again soon.
+                _log.error("part_not_started", part=part.name, reason=str(error))
 
     async def _end_all(self) -> None:
         self._stopping.set()
