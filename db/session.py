@@ -9,10 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.orm import Session
 
 _SQLITE_BUSY_SECS = 30
+#: A server that vanishes without a word (its host lost power, its address moved) is given up on after half a
+#: minute; the system's own patience is two hours, with a thread and a connection each. The URL goes before.
+_POSTGRESQL_NETWORK = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
 
 
 def connect(url: str, *, pool_size: int = 10) -> Engine:
@@ -22,7 +31,11 @@ def connect(url: str, *, pool_size: int = 10) -> Engine:
         event.listen(engine, "connect", _set_sqlite_pragmas)
         event.listen(engine, "begin", _begin_immediate)
         return engine
-    return create_engine(url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True)
+    said = make_url(url).query
+    network = {name: value for name, value in _POSTGRESQL_NETWORK.items() if name not in said}
+    return create_engine(
+        url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, connect_args=network
+    )
 
 
 @contextmanager
