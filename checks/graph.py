@@ -30,6 +30,8 @@ __all__ = ["GraphError", "GraphLimits", "check_module_json"]
 
 _NAME = re.compile(r"[\w.$:@+\-\[\]/ ]*", re.ASCII)
 _MAX_DIMENSION = 2**31 - 1
+#: Of the sorts that a container holds; shared containers of containers would double them level by level.
+_MAX_SORT_CHARS = 500
 
 
 def check_module_json(obj: Any, limits: GraphLimits | None = None) -> None:
@@ -56,6 +58,9 @@ class _Check:
     sorts: list[str] = dataclasses.field(default_factory=list)
     depths: list[int] = dataclasses.field(default_factory=list)
     paths: list[int] = dataclasses.field(default_factory=list)
+    #: Maps and shapes that were looked at; many nodes may refer to one.
+    annotated: set[int] = dataclasses.field(default_factory=set)
+    concrete: set[int] = dataclasses.field(default_factory=set)
     total_bytes: int = 0
     constant_bytes: int = 0
 
@@ -110,17 +115,22 @@ class _Check:
         if not isinstance(data, list):
             raise GraphError("bad_field", "an array's data is a list")
         references = [self._reference(index, value) for value in data]
-        return "[" + "|".join(sorted({self.sorts[item] for item in references})) + "]", references
+        return f"[{self._kinds(references)}]", references
 
     def _map(self, index: int, data: Any) -> tuple[str, list[int]]:
         if not isinstance(data, list) or len(data) % 2:
             raise GraphError("bad_field", "a map's data is a list of keys and values in turn")
         references = [self._reference(index, value) for value in data]
-        keys = "|".join(sorted({self.sorts[item] for item in references[::2]}))
-        values = "|".join(sorted({self.sorts[item] for item in references[1::2]}))
+        keys, values = self._kinds(references[::2]), self._kinds(references[1::2])
         if len(set(references[::2])) * 2 != len(references):
             raise GraphError("bad_field", "a map has a key twice")
         return ("{" + keys + ":" + values + "}" if references else "{}"), references
+
+    def _kinds(self, references: list[int]) -> str:
+        kinds = sorted({self.sorts[item] for item in references})
+        if sum(map(len, kinds)) > _MAX_SORT_CHARS:
+            raise GraphError("bad_field", "a container holds too many kinds of things")
+        return "|".join(kinds)
 
     def _object(self, index: int, node_type: str, data: Any) -> list[int]:
         fields = NODES[node_type]
@@ -147,8 +157,9 @@ class _Check:
         reference = self._reference(index, value)
         if not fits(self.sorts[reference], wanted):
             raise GraphError("bad_field", f"{where[0]}.{where[1]} must not be a {self._type(reference)}")
-        if wanted == "annotations":
+        if wanted == "annotations" and reference not in self.annotated:
             self._check_annotations(self.nodes[reference]["data"])
+            self.annotated.add(reference)
         return reference
 
     def _check_meaning(self, node_type: str, data: dict[str, Any]) -> None:
@@ -182,10 +193,13 @@ class _Check:
             raise GraphError("disallowed_attribute", "a call carries attributes")
         if self._data(data["ty_args"]):
             raise GraphError("disallowed_attribute", "a call carries type arguments")
-        if not all(fits(self.sorts[argument], "expr") for argument in self._data(data["args"])):
+        if not fits(self.sorts[data["args"]], "[expr]"):
             raise GraphError("bad_field", "a TensorIR operator has an argument of Relax")
 
     def _check_concrete(self, values: int) -> None:
+        if values in self.concrete:
+            return
+        self.concrete.add(values)
         for value in self._data(values):
             if self._type(value) != "ir.IntImm":
                 raise GraphError("symbolic_shape", "a tensor's shape is symbolic: bind it to numbers first")

@@ -86,4 +86,5 @@ def _decoded(text: str) -> bytes:
 
 def _length_bytes(text: str) -> int:
     """Of what the base64 holds, without decoding it."""
-    return len(text) // 4 * 3 - (len(text) - len(text.rstrip("=")))
+    end = text[-4:]
+    return len(text) // 4 * 3 - (len(end) - len(end.rstrip("=")))

@@ -6,6 +6,7 @@ import pytest
 import tvm
 from tvm import te
 
+import checks.graph
 from checks.graph import GraphError, GraphLimits, check_module_json
 from checks.graph_allowed import OPS
 from tests.checks import modules
@@ -152,6 +153,31 @@ def test_shared_nodes_that_unfold_without_end_are_refused_at_once():
     nodes = [{"type": "ffi.Array", "data": []}]
     nodes += [{"type": "ffi.Array", "data": [i, i]} for i in range(60)]
     assert refusal({"nodes": nodes, "root_index": 60}).code == "too_many_paths"
+
+
+def test_shared_containers_of_several_sorts_do_not_grow_what_is_known_of_them():
+    nodes = [{"type": "int", "data": 1}, {"type": "ffi.String", "data": "a"}]
+    nodes += [{"type": "ffi.Array", "data": [0]}, {"type": "ffi.Array", "data": [1]}]
+    for _ in range(12):
+        both = [len(nodes) - 2, len(nodes) - 1]
+        nodes += [{"type": "ffi.Array", "data": both}, {"type": "ffi.Array", "data": [*both, 0]}]
+    error = refusal({"nodes": nodes, "root_index": len(nodes) - 1})
+    assert (error.code, "too many kinds" in error.detail) == ("bad_field", True)
+
+
+def test_annotations_that_many_nodes_share_are_looked_at_once(monkeypatch):
+    looked_at = []
+    annotations = [{"type": "ffi.String", "data": "axis"}, {"type": "int", "data": 1}]
+    nodes = [*annotations, {"type": "ffi.Map", "data": [0, 1]}]
+    nodes += [{"type": "ir.DictAttrs", "data": {"__dict__": 2}} for _ in range(50)]
+
+    def note(_check, value, wanted):
+        looked_at.append((value, wanted))
+        return True
+
+    monkeypatch.setattr(checks.graph._Check, "_annotation_fits", note)
+    assert refusal({"nodes": nodes, "root_index": 3}).code == "not_an_ir_module"
+    assert looked_at == [(1, "integer")]
 
 
 def test_a_chain_of_two_thousand_expressions_is_refused():

@@ -164,6 +164,16 @@ def test_an_index_map_must_be_affine(trace):
     refusal(trace)
 
 
+def test_an_index_map_of_more_dimensions_than_any_buffer_has_is_refused(trace):
+    """Whether an inverse leads back would be tried along each of them, at points of so many numbers."""
+    place = index_of(trace, "TransformLayout")
+    graph = json.loads(trace[0][place][1][1])
+    indices = graph["nodes"][graph["root_index"]]["data"]["initial_indices"]
+    graph["nodes"][indices]["data"] *= 40
+    trace[0][place][1][1] = json.dumps(graph)
+    assert "affine" in refusal(trace)
+
+
 def test_sizes_are_bounded(trace):
     many = [["EnterPostproc", [], [], []]] * (MAX_INSTRUCTIONS + 1)
     assert str(MAX_INSTRUCTIONS) in refusal([many, []])

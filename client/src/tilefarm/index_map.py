@@ -10,6 +10,8 @@ from typing import Any
 
 _MAX_TEXT_CHARS = 32_768
 _MAX_NODES = 300
+#: Dimensions on either side.
+_MAX_RANK = 32
 #: Points at which a map and its inverse are compared, and the size of the box that they are taken from.
 _POINTS = 64
 _AXIS_BITS = 20
@@ -64,7 +66,7 @@ def _node_is_allowed(index: int, node: Any, nodes: list[Any], varying: set[int])
     if kind in _LEAVES:
         return isinstance(data, _LEAVES[kind]) and (not isinstance(data, int) or abs(data) < 2**31)
     if kind == "ffi.Array":
-        return all(_earlier(index, item) for item in data)
+        return len(data) <= _MAX_RANK and all(_earlier(index, item) for item in data)
     if kind not in _FIELDS or data.keys() != _FIELDS[kind]:
         return False
     if kind == "ir.PrimType":

@@ -7,6 +7,7 @@ const Units = (() => {
   };
   const span = (secs) => {
     if (secs < 60) return `${Number(secs.toPrecision(3))} s`;
+    secs = Math.round(secs);
     const [size, unit, rest] = secs >= 86400 ? [86400, "d", "h"] : secs >= 3600 ? [3600, "h", "min"] : [60, "min", "s"];
     const small = size === 86400 ? 3600 : size / 60;
     const all = Math.round(secs / small);
