@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import case, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db.clock import utc_now
@@ -150,11 +150,18 @@ def cancel_task_trials(session: Session, task_id: int) -> int:
 
 
 def call_back(session: Session, job_id: str) -> int:
-    """Dispatched trials of a job that pauses wait in the queue again."""
+    """Dispatched trials of a job that pauses wait in the queue again; no worker was lost over them."""
+    started = case((TrialRow.worker_id.is_not(None), 1), else_=0)
     statement = (
         update(TrialRow)
         .where(TrialRow.job_id == job_id, TrialRow.state == TrialState.DISPATCHED)
-        .values(state=TrialState.QUEUED, chunk_id=None, worker_id=None, deadline_at=None)
+        .values(
+            state=TrialState.QUEUED,
+            started_attempts=TrialRow.started_attempts - started,
+            chunk_id=None,
+            worker_id=None,
+            deadline_at=None,
+        )
     )
     return changed(session, statement)
 

@@ -169,6 +169,16 @@ def test_a_pause_calls_trials_back_and_a_resume_puts_them_into_the_newest_round(
     assert read(farm.engine, TrialRow.round) == [4]
 
 
+def test_an_attempt_that_a_pause_called_back_is_no_worker_that_was_lost(farm: Farm) -> None:
+    started, waiting = farm.add(2)
+    farm.dispatch()
+    assert farm.start(started) == [True]
+    with transaction(farm.engine) as session:
+        assert trials.call_back(session, "job-1") == 2
+    assert read(farm.engine, TrialRow.started_attempts) == [0, 0]
+    assert farm.dispatch(chunk_id="d") == [started, waiting]
+
+
 def test_a_round_sees_closed_trials_of_its_past_and_never_more(farm: Farm) -> None:
     seen = farm.add(1, round=0, **ok(0.002))
     failed = farm.add(1, round=0, state=TrialState.FAILED, outcome=Outcome.WORKER_LOST)
