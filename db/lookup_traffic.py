@@ -4,7 +4,7 @@ What is counted is what reached the service: a client's caches answer the rest.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -73,8 +73,11 @@ def add_traffic(
     *,
     hour: datetime,
 ) -> None:
-    """Add what one process counted, by target's key; `targets` holds the canonical dict of each."""
-    for target_key, counts in traffic.items():
+    """Add what one process counted, by target's key; `targets` holds the canonical dict of each.
+
+    Rows are locked in one order, whatever the order in which they were counted: others add to them, too.
+    """
+    for target_key, counts in sorted(traffic.items()):
         insert_or_add(
             session,
             LookupTrafficRow,
@@ -82,12 +85,12 @@ def add_traffic(
             {"hits": counts.hits, "near": counts.near, "misses": counts.misses},
         )
     now = session.scalars(select(utc_now())).one()
-    for key, count in missed.items():
+    for key in sorted(missed, key=astuple):
         insert_or_add(
             session,
             LookupMissRow,
             {"shash": key.shash, "target_key": key.target_key, "tvm_version": key.tvm_version},
-            {"count": count},
+            {"count": missed[key]},
             fixed={"target": dict(targets[key.target_key]), "first_at": now},
             newest={"last_at": now},
         )

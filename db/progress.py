@@ -100,8 +100,8 @@ def open_tasks_of_jobs(session: Session, job_ids: Collection[str]) -> list[OpenT
 
 def lock_jobs(session: Session, job_ids: Collection[str]) -> None:
     """Lock job rows, always in the order of their ids, before anything of theirs is decided."""
-    statement = select(JobRow.id).where(JobRow.id.in_(job_ids)).order_by(JobRow.id).with_for_update()
-    session.execute(statement).all()
+    statement = select(JobRow.id).where(JobRow.id.in_(job_ids)).order_by(JobRow.id)
+    session.execute(statement.with_for_update(key_share=True)).all()
 
 
 def start_job(session: Session, job_id: str) -> bool:
@@ -238,7 +238,8 @@ def end_job_if_done(session: Session, job_id: str) -> JobState | None:
 def raise_revisions(session: Session, job_ids: Collection[str]) -> None:
     """Tell the watchers of some jobs that something changed."""
     if job_ids:
-        jobs = update(JobRow).where(JobRow.id.in_(sorted(job_ids)))
+        lock_jobs(session, job_ids)
+        jobs = update(JobRow).where(JobRow.id.in_(job_ids))
         changed(session, jobs.values(revision=JobRow.revision + 1))
 
 

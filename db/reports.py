@@ -180,7 +180,7 @@ _SEARCHES = (
     select(SearchRow.id)
     .where(SearchRow.id.in_(select(TrialRow.search_id).where(TrialRow.id.in_(_IDS))))
     .order_by(SearchRow.id)
-    .with_for_update()
+    .with_for_update(key_share=True)
 )
 _PLACES = (
     select(

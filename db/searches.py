@@ -1,7 +1,8 @@
 """Searches and their leases: who may tune what, fenced by epoch, in database time.
 
 A lease is an expiring exclusive right. Its epoch grows with each claim, so a write of a former owner matches
-no row. Nothing here decides what to measure.
+no row. Rows are locked FOR NO KEY UPDATE: a submission whose tasks refer to a search does not wait for who
+tunes it. Nothing here decides what to measure.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -27,13 +28,13 @@ _FENCE = (
         SearchRow.lease_epoch == bindparam("epoch"),
         SearchRow.lease_expires_at > utc_now(),
     )
-    .with_for_update()
+    .with_for_update(key_share=True)
 )
 _STAGE_SECS = (
     select(SearchRow.id, SearchRow.stage_secs)
     .where(SearchRow.id.in_(bindparam("searches", expanding=True)))
     .order_by(SearchRow.id)
-    .with_for_update()
+    .with_for_update(key_share=True)
 )
 _SET_STAGE_SECS = (
     update(_SEARCHES).where(_SEARCHES.c.id == bindparam("search")).values(stage_secs=bindparam("stages"))
@@ -189,11 +190,18 @@ def fail_search(session: Session, lease: Lease, *, error: str) -> bool:
     return changed(session, statement) == 1
 
 
+def lock_searches_of(session: Session, job_id: str) -> None:
+    """Lock the searches of a job's tasks, by id, before the job itself and its trials."""
+    mine = select(TaskRow.search_id).where(TaskRow.job_id == job_id)
+    locked = select(SearchRow.id).where(SearchRow.id.in_(mine)).order_by(SearchRow.id)
+    session.execute(locked.with_for_update(key_share=True)).all()
+
+
 def revive_failed(session: Session, job_id: str) -> list[int]:
-    """A new job gives the failed searches of its tasks another chance; returns them."""
+    """A new job gives the failed searches of its tasks another chance; returns them. They are locked."""
     mine = select(TaskRow.search_id).where(TaskRow.job_id == job_id)
     failed = select(SearchRow.id).where(SearchRow.id.in_(mine), SearchRow.state == SearchState.FAILED)
-    search_ids = list(session.scalars(failed.order_by(SearchRow.id).with_for_update()))
+    search_ids = list(session.scalars(failed.order_by(SearchRow.id)))
     revived = update(SearchRow).where(SearchRow.id.in_(search_ids))
     changed(session, revived.values(state=SearchState.ACTIVE, crashes=0, error=None))
     return search_ids

@@ -1,6 +1,7 @@
 """Follows what users asked of their jobs: start, pause, resume, cancel. Budgets, priorities are read as rows.
 
-Each job is its own transaction: job row first, then its trials. Outcomes after a cancel match no row.
+Each job is its own transaction: its searches' rows first, then the job, then its trials, as everywhere.
+Outcomes after a cancel match no row.
 """
 
 import structlog
@@ -32,6 +33,7 @@ def needs_change(job: OpenJob) -> bool:
 def follow(engine: Engine, job: OpenJob) -> None:
     """Bring a job to what its user wants."""
     with transaction(engine) as session:
+        searches.lock_searches_of(session, job.id)
         if job.desired_state is DesiredState.CANCELLED:
             changed = _cancel(session, job.id)
         elif job.desired_state is DesiredState.PAUSED:
@@ -60,7 +62,6 @@ def _pause(session: Session, job_id: str) -> bool:
 
 
 def _start(session: Session, job: OpenJob) -> bool:
-    # Searches are locked before jobs, here as everywhere.
     revived = searches.revive_failed(session, job.id) if job.state is JobState.QUEUED else []
     if not progress.start_job(session, job.id):
         return False

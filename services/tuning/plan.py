@@ -49,7 +49,8 @@ def add_baseline(engine: Engine, lease: Lease, task: OpenTask) -> None:
         trace_z=zlib.compress(EMPTY_TRACE.encode()),
     )
     with transaction(engine) as session:
-        _enter(session, lease, [task.job_id])
+        _fence(session, lease)
+        progress.lock_jobs(session, [task.job_id])
         if _still_runs(session, task) and not trials.ask_again(session, lease.search_id, baseline):
             trials.insert_trials(session, lease.search_id, [baseline])
 
@@ -57,7 +58,8 @@ def add_baseline(engine: Engine, lease: Lease, task: OpenTask) -> None:
 def add_round(engine: Engine, lease: Lease, suggested: Suggested, *, empty_rounds: int) -> Planned:
     """Insert a round's new candidates and charge the tasks that they were asked for."""
     with transaction(engine) as session:
-        tasks = _enter_for(session, lease, suggested.payers)
+        _fence(session, lease)
+        tasks = _lock_payers(session, lease, suggested.payers)
         search = searches.read_searches(session, [lease.search_id])[lease.search_id]
         if search.rounds != suggested.round or search.state is not SearchState.ACTIVE:
             return Planned(inserted=0, unpaid=len(suggested.candidates), jobs=frozenset())
@@ -83,9 +85,10 @@ def add_round(engine: Engine, lease: Lease, suggested: Suggested, *, empty_round
 def take_over_cancelled(engine: Engine, lease: Lease, *, payers: Collection[int], limit: int) -> int:
     """A round made of candidates that were cancelled with the job that had asked for them."""
     with transaction(engine) as session:
-        tasks = _enter_for(session, lease, payers)
-        search = searches.read_searches(session, [lease.search_id])[lease.search_id]
+        _fence(session, lease)
         cancelled = trials.cancelled_ids(session, lease.search_id, limit=limit)
+        tasks = _lock_payers(session, lease, payers, others={job_id for _, job_id, _ in cancelled})
+        search = searches.read_searches(session, [lease.search_id])[lease.search_id]
         paid = share(tasks, len(cancelled))
         _charge(session, paid)
         round_ = search.rounds
@@ -97,16 +100,18 @@ def take_over_cancelled(engine: Engine, lease: Lease, *, payers: Collection[int]
         return len(paid)
 
 
-def _enter(session: Session, lease: Lease, job_ids: Collection[str]) -> None:
-    """Lock the search, then the jobs: the order of all who write."""
+def _fence(session: Session, lease: Lease) -> None:
+    """Lock the search: before jobs and trials, the order of all who write."""
     if not searches.fence(session, lease):
         raise LeaseLostError(lease.search_id)
-    progress.lock_jobs(session, job_ids)
 
 
-def _enter_for(session: Session, lease: Lease, payers: Collection[int]) -> list[OpenTask]:
-    """The paying tasks as they stand once search and jobs are locked."""
-    _enter(session, lease, {task.job_id for task in progress.open_tasks(session, [lease.search_id])})
+def _lock_payers(
+    session: Session, lease: Lease, payers: Collection[int], *, others: Collection[str] = ()
+) -> list[OpenTask]:
+    """The paying tasks as they stand once their jobs, and `others` that get a refund, are locked."""
+    open_jobs = {task.job_id for task in progress.open_tasks(session, [lease.search_id])}
+    progress.lock_jobs(session, open_jobs.union(others))
     tasks = progress.open_tasks(session, [lease.search_id])
     return [task for task in tasks if task.id in payers and task.runs]
 
