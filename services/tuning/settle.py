@@ -98,8 +98,13 @@ def _decide(session: Session, settling: Settling, settings: TunerSettings) -> De
 
 
 def _confirm(session: Session, settling: Settling, contenders: Sequence[Contender]) -> None:
-    """Queue confirm trials against the current record, in the name of a task that still runs."""
-    now = {task.id: task for task in progress.open_tasks(session, [settling.search.id]) if task.runs}
+    """Queue confirm trials against the current record, in the name of a task that still runs.
+
+    Of a job that is locked: another may be cancelled meanwhile, and the trial would stay open for ever.
+    """
+    locked = {task.job_id for task in settling.tasks}
+    tasks = progress.open_tasks(session, [settling.search.id])
+    now = {task.id: task for task in tasks if task.runs and task.job_id in locked}
     wanting = [task_id for task_id in settling.ending if task_id in now] or sorted(now)
     if not wanting:
         return
