@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import structlog
 from sqlalchemy import Engine
-from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 
 from db import artifacts, fleet, progress, searches
 from db.dispatched import dispatched_trials
@@ -30,13 +30,14 @@ from services.tuning.feed import Feeder, Send
 from services.tuning.hunger import Hunger
 from services.tuning.leases import Leases
 from services.tuning.pulse import Pulse
+from services.tuning.record import fitting_text
 from services.tuning.revisions import Revisions
 from services.tuning.search_host import SearchHost, Suggested
 from services.tuning.settings import TunerSettings
 from services.tuning.sightings import Sightings
 from services.tuning.snapshot import Snapshot, look
 from services.tuning.stopping import Stopping
-from workers.messages import MessageError
+from workers.messages import MAX_ERROR_CHARS, MessageError
 
 _log = structlog.get_logger(__name__)
 
@@ -109,6 +110,7 @@ class Tuner:
         self._drop_artifacts()
         self._raise_revisions()
         self._host.close_idle(self._leases)
+        self._forget()
         return self._acted
 
     def _allocation(self, snapshot: Snapshot) -> Allocation:
@@ -169,7 +171,7 @@ class Tuner:
 
     def _count_failure(self, answer: Suggested) -> None:
         """A child's death counts against its search; a fork server's does not."""
-        search_id, reason = answer.search_id, str(answer.failure)
+        search_id, reason = answer.search_id, fitting_text(str(answer.failure), MAX_ERROR_CHARS)
         self._not_before[search_id] = time.monotonic() + 1.0
         if isinstance(answer.failure, FarmError):
             _log.error("no_search_child", search_id=search_id, reason=reason)
@@ -277,9 +279,20 @@ class Tuner:
 
     def _raise_revisions(self) -> None:
         due = self._revisions.due()
-        if due:
+        if not due:
+            return
+        try:
             with transaction(self._engine) as session:
                 progress.raise_revisions(session, due)
+        except OperationalError:
+            self._revisions.changed(due)
+            raise
+
+    def _forget(self) -> None:
+        """What is known of searches that this replica no longer leases."""
+        for remembered in (self._not_before, self._settled):
+            for search_id in remembered.keys() - self._leases.keys():
+                del remembered[search_id]
 
     @contextmanager
     def _isolated(self, search_id: int | None) -> Iterator[None]:

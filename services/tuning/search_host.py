@@ -6,6 +6,7 @@ told exactly the results that the round asked for may see. Nothing here writes a
 
 import base64
 import json
+import re
 import time
 import zlib
 from collections import OrderedDict
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 
 import structlog
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 
 from db import rounds, searches
 from db.rounds import KnownTrial
@@ -24,7 +25,7 @@ from db.searches import Search
 from db.session import reading
 from db.states import Outcome
 from sandbox.channel import Frame
-from sandbox.errors import ForkServerDied, SandboxError, SpawnRefused
+from sandbox.errors import ForkServerDied, SpawnRefused
 from services.tuning.errors import FarmError, SearchChildError
 from services.tuning.settings import TunerSettings
 from tuner.search.strategy import Candidate
@@ -36,6 +37,7 @@ _ROUNDS_PER_TURN = 2
 #: What a round takes to be searched, as long as none was.
 _ROUND_SECS = 1.0
 _SHUT_DOWN_POLL_SECS = 0.02
+_HASH = re.compile(r"[0-9a-f]{16,64}")
 
 
 class SearchChild(Protocol):
@@ -212,9 +214,9 @@ class SearchHost:
             )
         except SearchChildError as error:
             return Suggested(search_id=search.id, round=round_, failure=error)
-        except (ForkServerDied, SpawnRefused, OperationalError) as error:
+        except (ForkServerDied, SpawnRefused, SQLAlchemyError) as error:
             return Suggested(search_id=search.id, round=round_, failure=FarmError(str(error)))
-        except (SandboxError, KeyError, TypeError, ValueError, zlib.error) as error:
+        except Exception as error:  # noqa: BLE001 - the child-process boundary: its answer may be anything
             failure = SearchChildError(f"the search child failed in round {round_}: {_reason(error)}")
             return Suggested(search_id=search.id, round=round_, failure=failure)
 
@@ -273,13 +275,20 @@ def _reason(error: Exception) -> str:
 
 
 def _candidate(obj: Mapping[str, Any]) -> Candidate:
+    score = obj["predicted_score"]
     return Candidate(
         trace=_canonical(obj["trace"]),
-        trace_hash=obj["trace_hash"],
-        program_hash=obj["program_hash"],
+        trace_hash=_hash(obj["trace_hash"]),
+        program_hash=_hash(obj["program_hash"]),
         features=base64.b64decode(obj["features"]),
-        predicted_score=obj["predicted_score"],
+        predicted_score=None if score is None else float(score),
     )
+
+
+def _hash(value: object) -> str:
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise ValueError("a hash is hexadecimal digits")
+    return value
 
 
 def _canonical(trace: Any) -> str:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, update
+from sqlalchemy.exc import OperationalError
 
+from db import progress
 from db.clock import utc_now
 from db.session import transaction
 from db.states import JobState, Outcome, Purpose, RecordState, TaskState, TrialState
@@ -301,6 +303,36 @@ def test_an_expired_lease_stops_a_replica_from_writing(engine: Engine, search_id
         farm.tick(5)
         assert (read(engine, TrialRow.id), read(engine, TrialRow.attempt)) == before
         assert farm.sent == []
+
+
+def test_a_telling_that_the_database_did_not_take_is_told_again(
+    engine: Engine, search_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_job(engine, [search_id], state="running")
+    with Farm(engine) as farm:
+        farm.tick()
+        [before] = read(engine, JobRow.revision)
+
+        def away(*_arguments: object) -> None:
+            raise OperationalError("UPDATE jobs", {}, Exception("the server is gone"))
+
+        farm.revisions.changed({"job-1"})
+        with monkeypatch.context() as patched:
+            patched.setattr(progress, "raise_revisions", away)
+            with pytest.raises(OperationalError):
+                farm.tick()
+        farm.tick()
+    assert read(engine, JobRow.revision)[0] > before
+
+
+def test_nothing_is_remembered_of_searches_that_are_over(engine: Engine, target_id: int) -> None:
+    bad, good = (add_search(engine, target_id, name=name) for name in ("bad", "good"))
+    lives = iter([ScriptedChild(dies=True)])
+    add_job(engine, [bad, good], max_trials=8)
+    with Farm(engine, child=lambda: next(lives, None) or ScriptedChild()) as farm:
+        farm.run_until(lambda: ended(engine))
+        farm.tick()
+        assert farm.tuner._settled == farm.tuner._not_before == {}
 
 
 def test_watchers_hear_of_every_change_but_not_more_often_than_asked(engine: Engine, search_id: int) -> None:
