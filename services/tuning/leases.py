@@ -1,7 +1,7 @@
 """Which searches this replica leases: claimed where a task needs them, renewed, released, forgotten."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import structlog
 from sqlalchemy import Engine
@@ -13,6 +13,9 @@ from services.tuning.settings import TunerSettings
 
 _log = structlog.get_logger(__name__)
 
+#: Free searches that are looked at in one tick at least.
+_MOST_FREE = 1024
+
 
 class Leases(Mapping[int, Lease]):
     """The leases held, by search. A lease in here may be lost already: only the fence on its row decides."""
@@ -23,6 +26,8 @@ class Leases(Mapping[int, Lease]):
         self._settings = settings
         self._held: dict[int, Lease] = {}
         self._renewed_at = 0.0
+        #: In time.monotonic(): when a search was first seen to be free and needed.
+        self._free_since: dict[int, float] = {}
 
     @property
     def owner(self) -> str:
@@ -43,12 +48,24 @@ class Leases(Mapping[int, Lease]):
         if time.monotonic() - self._renewed_at > self._settings.lease_secs / 3:
             self._renew()
         with reading(self._engine) as session:
-            free = searches.free_searches(session, limit=self._settings.max_leases)
+            free = searches.free_searches(session, limit=max(_MOST_FREE, self._settings.max_leases))
             needed = searches.needed_searches(session, self._held)
-        for search_id in free[: self._settings.max_leases - len(self._held)]:
+        for search_id in self._due(free):
             self._claim(search_id)
         for search_id in set(self._held) - needed - set(free):
             self.release(search_id)
+
+    def _due(self, free: Sequence[int]) -> list[int]:
+        """Those that there is room for, and those that no other replica takes either.
+
+        A job waits for the search that its next round is for, whatever its other searches could do.
+        """
+        now = time.monotonic()
+        self._free_since = {search_id: self._free_since.get(search_id, now) for search_id in free}
+        room = max(0, self._settings.max_leases - len(self._held))
+        patience_secs = self._settings.lease_secs / 3
+        left = [search_id for search_id in free[room:] if now - self._free_since[search_id] > patience_secs]
+        return [*free[:room], *left]
 
     def forget(self, search_id: int) -> None:
         self._held.pop(search_id, None)

@@ -35,7 +35,7 @@ class TunerSettings(FileSettings):
 
     #: A lease expires so long after its last renewal, which happens at a third of it.
     lease_secs: float = Field(default=8.0, gt=0)
-    #: Searches that one replica leases at most.
+    #: Searches that one replica leases, and of others those that nobody took within a third of lease_secs.
     max_leases: int = Field(default=64, gt=0)
 
     #: Live search children of one replica.

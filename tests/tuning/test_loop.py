@@ -97,6 +97,16 @@ def test_two_jobs_on_one_workload_share_a_search_and_measure_nothing_twice(
     assert len(farm.children) == 1
 
 
+def test_a_job_of_more_tasks_than_a_replica_leases_ends_all_the_same(engine: Engine, target_id: int) -> None:
+    """The rule may choose a task whose search nobody leases: the others would wait for it for ever."""
+    searches = [add_search(engine, target_id, name=str(number)) for number in range(3)]
+    add_job(engine, searches, max_trials=12)
+    with Farm(engine, max_leases=2, lease_secs=1.0) as farm:
+        farm.run_until(lambda: ended(engine))
+    assert job_state(engine) == JobState.SUCCEEDED
+    assert read(engine, TaskRow.state) == [TaskState.SUCCEEDED] * 3
+
+
 def test_an_urgent_job_is_measured_first(engine: Engine, target_id: int) -> None:
     calm, urgent = (add_search(engine, target_id, name=name) for name in ("calm", "urgent"))
     add_job(engine, [calm], job_id="job-1", max_trials=4)
