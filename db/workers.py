@@ -2,7 +2,7 @@
 
 import base64
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -17,6 +17,7 @@ from db.states import DesiredState, TrialState, WorkerRole, WorkerState
 from db.tables import JobRow, SearchRow, TargetRow, TrialRow
 
 _MOST_BUILDERS = 16
+_MOST_LATEST = 32
 _WORKERS = cast("Table", WorkerRow.__table__)
 # Made once: heartbeats are most of what the API is asked.
 _BEAT = (
@@ -201,6 +202,18 @@ def list_workers(session: Session, *, include_left: bool = False) -> list[Worker
     if not include_left:
         statement = statement.where(WorkerRow.state != WorkerState.LEFT)
     return _workers(session, statement)
+
+
+def latest_workers(session: Session, *, target_key: str) -> list[Worker]:
+    """Some of a target, those heard of last first, whether they have left or not."""
+    statement = _query().where(TargetRow.key == target_key).order_by(WorkerRow.heartbeat_at.desc())
+    return _workers(session, statement.limit(_MOST_LATEST))
+
+
+def worker_names(session: Session, worker_ids: Collection[str]) -> dict[str, str]:
+    """By id; every process that ever joined has a row."""
+    statement = select(WorkerRow.id, WorkerRow.name).where(WorkerRow.id.in_(worker_ids))
+    return {row.id: row.name for row in session.execute(statement)}
 
 
 def _leave(session: Session, which: Any) -> bool:

@@ -95,6 +95,16 @@ def test_drain_reaches_the_worker_with_its_next_heartbeat(api):
     assert beat(api, worker_id).json()["drain"] is False
 
 
+def test_an_administrator_lets_a_dead_worker_leave(api, engine):
+    worker_id = api.join().json()["worker_id"]
+    age(engine, 31)
+    path = f"/v1/workers/{worker_id}:leave"
+    assert problem(api("POST", path, as_="other-worker"), 403)["code"] == "not_this_worker"
+    assert health(api) == ["dead"]
+    assert api("POST", path, as_="root").status_code == 204
+    assert health(api) == []
+
+
 def test_a_worker_leaves_once(api):
     worker_id = api.join().json()["worker_id"]
     assert api("POST", f"/v1/workers/{worker_id}:leave", as_="worker").status_code == 204

@@ -6,7 +6,7 @@ import threading
 import zlib
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from db.farm_tables import WorkerRow
 from db.session import transaction
@@ -111,6 +111,17 @@ def test_an_import_is_tuned_again_as_the_service_tunes_by_itself(browse, farm, e
     body = browse().get("/tasks/1/job.json").json()
     assert SubmitJob(**body).strategy == "evolutionary"
     assert not body.keys() & {"space", "spaces"}
+
+
+def test_a_worker_that_has_left_still_lends_its_name_and_its_roofline(browse, farm, engine):
+    job_id = farm.job()
+    a_worker(engine)
+    with transaction(engine) as session:
+        worker_id = session.scalars(select(WorkerRow.id)).one()
+        session.execute(update(WorkerRow).values(name="the board", state="left"))
+    add_trials(engine, job_id, outcome="ok", latency_secs=4e-3, worker_id=worker_id)
+    assert "the board" in browse().page("/tasks/1")
+    assert browse().get("/tasks/1/curve").json()["roofline_says"] == "500 GFLOP/s"
 
 
 def test_a_worker_that_tells_nonsense_of_itself_breaks_no_page(browse, farm, engine):

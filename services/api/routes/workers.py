@@ -13,7 +13,15 @@ from db.session import reading, transaction
 from db.states import WorkerRole, WorkerState
 from db.targets import store_target
 from db.tokens import Token
-from services.api.auth import Admin, Credentials, JobsReader, WorkerToken, known_token, require_scope
+from services.api.auth import (
+    Admin,
+    Credentials,
+    JobsReader,
+    WorkerToken,
+    has_scope,
+    known_token,
+    require_scope,
+)
 from services.api.deps import EngineDep, IntakeDep, SettingsDep
 from services.api.errors import ForbiddenError, InvalidError, NotFoundError
 from services.api.ids import WorkerId
@@ -101,8 +109,10 @@ def heartbeat(worker_id: WorkerId, body: Heartbeat, credentials: Credentials, en
 
 @router.post("/{worker_id}:leave", status_code=204)
 def leave(worker_id: WorkerId, token: WorkerToken, engine: EngineDep) -> Response:
+    """The worker ends; an administrator says so for one that died. One that lives joins again by itself."""
     with transaction(engine) as session:
-        _require_own(session, worker_id, token)
+        if not has_scope(token, "admin"):
+            _require_own(session, worker_id, token)
         if not workers.leave(session, worker_id):
             raise _not_found(worker_id)
     return Response(status_code=204)

@@ -19,7 +19,7 @@ from db.session import reading
 from db.states import Outcome
 from db.tasks import Task, read_task
 from db.traced import TracedTrial, module_of_search, search_space, traced_trials
-from db.workers import list_workers
+from db.workers import latest_workers
 from services.api.deps import EngineDep, IntakeDep
 from services.api.errors import ForbiddenError
 from services.api.ids import RowId
@@ -140,7 +140,7 @@ def _lines(session: Session, task: Task) -> dict[str, Any]:
     record = None if task.record_id is None else read_record(session, task.record_id)
     job = read_job(session, task.job_id)
     assert job is not None
-    workers = list_workers(session, include_left=True)
+    workers = latest_workers(session, target_key=job.target_key)
     least = bound(workers, target_key=job.target_key, flops=task.flops, args=task.args)
     return {
         "untuned_secs": task.untuned_latency_secs,

@@ -10,7 +10,7 @@ from db.records import read_record
 from db.session import reading
 from db.tasks import read_task
 from db.trials_view import list_trials
-from db.workers import list_workers
+from db.workers import latest_workers, worker_names
 from services.api.deps import EngineDep
 from services.api.errors import NotFoundError
 from services.api.ids import RowId
@@ -34,7 +34,8 @@ def task_page(task_id: RowId, request: Request, who: JobsViewer, engine: EngineD
         view = task_views(session, [task])[0]
         record = None if task.record_id is None else read_record(session, task.record_id)
         newest = list_trials(session, task.job_id, limit=_NEWEST, after_id=None, task_id=task_id)
-        workers = list_workers(session, include_left=True)
+        names = worker_names(session, {trial.worker_id for trial in newest if trial.worker_id is not None})
+        workers = latest_workers(session, target_key=job.target_key)
     least = bound(workers, target_key=job.target_key, flops=task.flops, args=task.args)
     best = view.best_latency_secs
     return page(
@@ -46,7 +47,7 @@ def task_page(task_id: RowId, request: Request, who: JobsViewer, engine: EngineD
         task=view,
         record=record,
         newest=newest,
-        names={worker.id: worker.name for worker in workers},
+        names=names,
         bound=least,
         of_bound=None if least is None or not best else least.secs / best,
         lookup_target=job.target_name,
