@@ -17,7 +17,7 @@ from bench.report import markdown_table, write_json, write_section
 from db.session import connect, reading
 from db.tables import RecordRow, TargetRow
 from db.tuned import Tuned, tuned_workloads
-from services.api.expectation import Work, argument_bytes, expect
+from services.api.expectation import Work, argument_bytes, expect, known
 
 _MOST = 2_000
 _WITHIN = (1.5, 2.0, 4.0)
@@ -84,7 +84,7 @@ def _left_out(tuned: Sequence[Tuned], index: int) -> Left | None:
     """None where nothing similar is among the others."""
     one = tuned[index]
     others = [each for at, each in enumerate(tuned) if at != index]
-    found = expect(Work(flops=one.flops, size_bytes=argument_bytes(one.args)), others)
+    found = expect(Work(flops=one.flops, size_bytes=argument_bytes(one.args)), known(others))
     if found is None:
         return None
     speedup = one.untuned_secs / one.tuned_secs

@@ -5,9 +5,10 @@ or for arithmetic, and with it how far from the device's peak an untuned one sta
 work. Nothing is known of the loops themselves, so that this is an estimate, and its spread is told.
 """
 
+import heapq
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,17 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A tuned workload, with what is compared of it: thousands are, for each that is asked about."""
+
+    tuned: Tuned
+    amount: float
+    #: Powers of two.
+    log_amount: float
+    log_intensity: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
     untuned_secs: float
     tuned_secs: float
@@ -53,17 +65,34 @@ class Expectation:
     similar: int
 
 
-def expect(asked: Work, tuned: Sequence[Tuned]) -> Expectation | None:
-    """None where nothing similar was tuned."""
+def known(tuned: Iterable[Tuned]) -> list[Known]:
+    """Made once, for all that are asked about together."""
     works = [(Work(flops=each.flops, size_bytes=argument_bytes(each.args)), each) for each in tuned]
-    apart = sorted((_distance(asked, work), index) for index, (work, _) in enumerate(works))
-    near = [works[index] for distance, index in apart[:_NEIGHBOURS] if distance <= _FARTHEST]
+    return [
+        Known(
+            tuned=each,
+            amount=work.amount,
+            log_amount=math.log2(work.amount),
+            log_intensity=math.log2(work.intensity),
+        )
+        for work, each in works
+    ]
+
+
+def expect(asked: Work, tuned: Sequence[Known]) -> Expectation | None:
+    """None where nothing similar was tuned."""
+    log_amount, log_intensity = math.log2(asked.amount), math.log2(asked.intensity)
+    apart = [
+        (abs(each.log_amount - log_amount) + 2.0 * abs(each.log_intensity - log_intensity), index)
+        for index, each in enumerate(tuned)
+    ]
+    near = [tuned[index] for distance, index in heapq.nsmallest(_NEIGHBOURS, apart) if distance <= _FARTHEST]
     if not near:
         return None
-    speedups = [each.untuned_secs / each.tuned_secs for _, each in near]
+    speedups = [each.tuned.untuned_secs / each.tuned.tuned_secs for each in near]
     return Expectation(
-        untuned_secs=asked.amount * statistics.median(each.untuned_secs / work.amount for work, each in near),
-        tuned_secs=asked.amount * statistics.median(each.tuned_secs / work.amount for work, each in near),
+        untuned_secs=asked.amount * statistics.median(each.tuned.untuned_secs / each.amount for each in near),
+        tuned_secs=asked.amount * statistics.median(each.tuned.tuned_secs / each.amount for each in near),
         speedup=statistics.median(speedups),
         least_speedup=min(speedups),
         most_speedup=max(speedups),
@@ -73,9 +102,3 @@ def expect(asked: Work, tuned: Sequence[Tuned]) -> Expectation | None:
 
 def argument_bytes(args: Sequence[Mapping[str, Any]]) -> int:
     return sum(math.prod(arg["shape"]) * DTYPE_BITS.get(arg["dtype"], 32) // _BITS_PER_BYTE for arg in args)
-
-
-def _distance(one: Work, other: Work) -> float:
-    in_work = abs(math.log2(one.amount / other.amount))
-    in_intensity = abs(math.log2(one.intensity / other.intensity))
-    return in_work + 2.0 * in_intensity

@@ -6,7 +6,7 @@ from sqlalchemy import update
 from db.session import transaction
 from db.tables import SearchRow, WorkloadRow
 from db.tuned import Tuned
-from services.api.expectation import Work, expect
+from services.api.expectation import Known, Work, expect, known
 from tests.api.conftest import TARGET, problem
 from tests.api.rows import publish
 
@@ -15,13 +15,14 @@ ASKED = "0123456789abcdef"
 SQUARE = [{"shape": [256, 256], "dtype": "float32"}] * 3
 
 
-def tuned(flops: float, untuned_secs: float, tuned_secs: float, args=SQUARE) -> Tuned:
-    return Tuned(flops=flops, args=args, untuned_secs=untuned_secs, tuned_secs=tuned_secs)
+def tuned(flops: float, untuned_secs: float, tuned_secs: float, args=SQUARE) -> Known:
+    (found,) = known([Tuned(flops=flops, args=args, untuned_secs=untuned_secs, tuned_secs=tuned_secs)])
+    return found
 
 
 def test_seconds_are_scaled_by_the_work_and_the_spread_is_told():
-    known = [tuned(1e8, 1e-2, 1e-4), tuned(1e8, 2e-2, 4e-4), tuned(1e8, 3e-2, 1e-4)]
-    found = expect(Work(flops=2e8, size_bytes=2 * 3 * 256 * 256 * 4), known)
+    three = [tuned(1e8, 1e-2, 1e-4), tuned(1e8, 2e-2, 4e-4), tuned(1e8, 3e-2, 1e-4)]
+    found = expect(Work(flops=2e8, size_bytes=2 * 3 * 256 * 256 * 4), three)
     assert found is not None
     assert (found.untuned_secs, found.tuned_secs) == pytest.approx((4e-2, 2e-4))
     assert (found.least_speedup, found.speedup, found.most_speedup) == pytest.approx((50, 100, 300))
@@ -43,8 +44,8 @@ def test_where_nothing_is_similar_nothing_is_expected():
 
 
 def test_of_many_only_the_five_most_similar_count():
-    known = [tuned(1e8 * 1.1**step, 1e-2, 1e-4 if step < 5 else 1e-5) for step in range(20)]
-    found = expect(Work(flops=1e8, size_bytes=3 * 256 * 256 * 4), known)
+    many = [tuned(1e8 * 1.1**step, 1e-2, 1e-4 if step < 5 else 1e-5) for step in range(20)]
+    found = expect(Work(flops=1e8, size_bytes=3 * 256 * 256 * 4), many)
     assert (found.similar, found.most_speedup) == (5, pytest.approx(100))
 
 

@@ -7,7 +7,7 @@ from db.tuned import tuned_workloads
 from services.api.auth import RecordsReader
 from services.api.deps import EngineDep, IntakeDep, SettingsDep
 from services.api.errors import InvalidError
-from services.api.expectation import Work, expect
+from services.api.expectation import Work, expect, known
 from services.api.schemas_expectations import AskExpectations, ExpectationAnswer, ExpectationView
 from services.api.targets import AskOnDemand, resolve
 
@@ -27,8 +27,8 @@ def expectations(
         raise InvalidError("too_many_workloads", f"at most {most} workloads are asked about at once")
     target = resolve(engine, body.target, AskOnDemand(intake))
     with reading(engine) as session:
-        tuned = tuned_workloads(
-            session, target_key=target.key, tvm_version=body.tvm_version, limit=_MOST_TUNED
+        tuned = known(
+            tuned_workloads(session, target_key=target.key, tvm_version=body.tvm_version, limit=_MOST_TUNED)
         )
     found = {
         shash: expect(Work(flops=work.flops, size_bytes=work.size_bytes), tuned)
