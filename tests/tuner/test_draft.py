@@ -43,18 +43,6 @@ def test_a_trace_that_lacks_a_decision_has_no_genome():
     assert genome_of(json.dumps([INSTRUCTIONS, [[2, [4, 2, 8]], [3, 1]]])) is None
 
 
-def test_twins_differ_in_nothing_but_what_they_unroll():
-    unroll = ["Annotate", ["b0", "v6"], ["meta_schedule.unroll_explicit"], []]
-    sketch = Sketch(json.dumps([*INSTRUCTIONS, unroll]))
-    one, twin, other = (
-        Genome(sketch, decisions)
-        for decisions in (((4, 2, 8), 0, -1), ((4, 2, 8), 2, -1), ((4, 1, 16), 0, -1))
-    )
-    assert one.tiles == twin.tiles != other.tiles
-    assert not genome(4, 2, 8).sketch.sites[1].unrolls
-    assert genome(4, 2, 8, unroll=0).tiles != genome(4, 2, 8, unroll=1).tiles  # another kind of choice
-
-
 def test_unrolling_by_hundreds_is_drawn_seldom():
     sample = ["SampleCategorical", [], [[0, 16, 64, 512], [0.25] * 4], ["v0"]]
     annotate = ["Annotate", ["b0", "v0"], ["meta_schedule.unroll_explicit"], []]

@@ -1,6 +1,7 @@
 """Evolutionary search: random at first, then what the cost model scores well; failures are scores too."""
 
 import dataclasses
+import itertools
 import json
 from statistics import mean
 
@@ -41,12 +42,17 @@ def test_with_an_expectation_a_first_batch_is_scored_and_holds_each_design_space
     assert best_traces([measured(candidate, round_=0) for candidate in batch], count=1)
 
 
-def test_a_batch_takes_one_of_each_tiling_before_its_twins(workloads, llvm):
-    """Programs that differ only in how far they are unrolled take nearly the same time."""
+def test_a_first_batch_holds_many_tiles(workloads, llvm):
+    """Neighbours take nearly the same time: a batch of them would teach little."""
     model = cost_model(make_target(llvm))
     (batch,) = play(open_search("evolutionary", workloads["mm"], llvm, model=model), rounds=1)
-    tilings = [genome_of(candidate.trace).tiles for candidate in batch]
-    assert len(set(tilings)) == len(tilings)
+    genomes = [genome_of(candidate.trace) for candidate in batch]
+    differing = [
+        sum(one != other for one, other in zip(first.decisions, second.decisions, strict=True))
+        for first, second in itertools.combinations(genomes, 2)
+        if first.sketch == second.sketch
+    ]
+    assert min(differing) >= 2
 
 
 def test_it_scores_and_improves_once_it_has_learnt(workloads, llvm):

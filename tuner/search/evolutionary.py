@@ -24,6 +24,7 @@ from tuner.search.programs import Programs, Refused
 from tuner.search.replay import Replayer
 from tuner.search.sampling import fill
 from tuner.search.setup import SearchSetup, rand_state
+from tuner.search.spread import spread
 from tuner.search.strategy import Result, Suggestion
 
 #: The best measured traces that the draft model learns from and drafts descend from.
@@ -35,7 +36,9 @@ _UNKNOWN = 0.7
 #: So many of the best measured have their neighbours looked at; of these so many for each that is wanted.
 _DESCENDED, _LOOKED_AT = 3, 2
 #: Programs drawn for each candidate that is asked for before anything was measured.
-_FIRST_RATIO = 1.5
+_FIRST_RATIO = 2.5
+#: What a program is worth more, in scores (the best known has 1), that shares no decision with those picked.
+_REWARD = 0.7
 
 
 class EvolutionarySearch:
@@ -75,32 +78,19 @@ class EvolutionarySearch:
             max(1, round(count * ratio)) for ratio in (options.random_ratio, options.draft_ratio)
         )
         if not breeding.has_measured:  # nothing to evolve towards but an expectation
-            n_fresh, n_drafts = round(count * _FIRST_RATIO), n_fresh
+            n_fresh, n_drafts = round(count * _FIRST_RATIO), 0
         fresh = breeding.draw(n_fresh)
         breeding.add(fresh)
-        for _ in range(options.draft_passes):
+        for _ in range(options.draft_passes if n_drafts else 0):
             breeding.draft(max(1, n_drafts // options.draft_passes))
         n_random = max(1, round(count * options.eps_greedy)) if options.eps_greedy and count > 1 else 0
         if not breeding.has_measured:
             picks.take(breeding.best_of_each(first=round_ * (count // 2)), at_most=count // 2)
         picks.take(breeding.descend(round(count * options.descent_ratio)))
-        best = _twins_last(breeding.best_first())
+        best = breeding.spread()
         picks.take(best, at_most=picks.missing - n_random)
         picks.take(breeding.shuffled(fresh), at_most=n_random)
         picks.take(best)
-
-
-def _twins_last(programs: Sequence[Drawn]) -> list[Drawn]:
-    """In their order, but first one of each tiling: its twins take the same time, or nearly."""
-    firsts: list[Drawn] = []
-    twins: list[Drawn] = []
-    seen = set()
-    for drawn in programs:
-        tiles = drawn.genome.tiles if drawn.genome is not None else None
-        (twins if tiles in seen else firsts).append(drawn)
-        if tiles is not None:
-            seen.add(tiles)
-    return firsts + twins
 
 
 class _Breeding:
@@ -208,6 +198,11 @@ class _Breeding:
 
     def best_first(self) -> list[Drawn]:
         return [drawn for _, drawn in sorted(self._drawn, key=lambda pair: -pair[0])]
+
+    def spread(self) -> list[Drawn]:
+        """The best first, but programs that resemble none before them sooner than their scores say."""
+        ranked = sorted(self._drawn, key=lambda pair: -pair[0])
+        return spread(ranked, reward=_REWARD)
 
     def best_of_each(self, *, first: int) -> list[Drawn]:
         """The best of each design space, `first` of them moved to the end."""

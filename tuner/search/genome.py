@@ -20,6 +20,7 @@ from tuner.plain_json import compact
 Decision = tuple[int, ...] | int
 
 TILE, CATEGORICAL, LOCATION = "SamplePerfectTile", "SampleCategorical", "SampleComputeLocation"
+_KINDS = frozenset({TILE, CATEGORICAL, LOCATION})
 #: Which mutator of TVM varies which sampling instruction. MutateParallel varies an annotation: no decision.
 MUTATOR_KINDS = {
     "MutateTileSize": TILE,
@@ -47,8 +48,6 @@ class Site:
     bound: int = 0
     #: Of a categorical: how likely each candidate is to be drawn, on any scale.
     weights: tuple[float, ...] = ()
-    #: It decides nothing but how far loops are unrolled.
-    unrolls: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,11 @@ class Sketch:
                 found.append(Site(index, LOCATION))
         return tuple(found)
 
+    @cached_property
+    def samples_otherwise(self) -> bool:
+        """Whether it samples in a way that is not known here."""
+        return any(kind.startswith("Sample") and kind not in _KINDS for kind, *_ in self.instructions)
+
 
 def _categorical(
     index: int, candidates: Sequence[float], probabilities: Sequence[float], *, unrolls: bool
@@ -87,7 +91,7 @@ def _categorical(
     if unrolls:
         pairs = zip(candidates, weights, strict=True)
         weights = tuple(weight * (_LONG_SHARE if steps > LONG_UNROLL else 1.0) for steps, weight in pairs)
-    return Site(index, CATEGORICAL, len(weights), weights, unrolls)
+    return Site(index, CATEGORICAL, len(weights), weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +107,6 @@ class Genome:
         decisions = [[s.index, list(d) if isinstance(d, tuple) else d] for s, d in sites]
         return [self.sketch.instructions, decisions]
 
-    @property
-    def tiles(self) -> tuple[Sketch, tuple[Decision, ...]]:
-        """What it shares with its twins, which unroll more of the same loops or less."""
-        pairs = zip(self.sketch.sites, self.decisions, strict=True)
-        return self.sketch, tuple(decision for site, decision in pairs if not site.unrolls)
-
 
 def genome_of(trace: str) -> Genome | None:
     """Of a trace's JSON text; None where it lacks a decision, or samples in a way that is not known here."""
@@ -118,6 +116,17 @@ def genome_of(trace: str) -> Genome | None:
     if decided.keys() != {site.index for site in sketch.sites}:
         return None
     return Genome(sketch, tuple(_frozen(decided[site.index]) for site in sketch.sites))
+
+
+def genome_in(trace: Any, sketch: Sketch) -> Genome | None:
+    """Of a `tvm.s_tir.Trace` of that sketch; None as for `genome_of`, which takes a hundred times as long."""
+    if sketch.samples_otherwise:
+        return None
+    instructions = trace.insts
+    decisions = [trace.get_decision(instructions[site.index]) for site in sketch.sites]
+    if any(decision is None for decision in decisions):
+        return None
+    return Genome(sketch, tuple(_frozen(decision) for decision in decisions))
 
 
 def sketch_of(trace: str) -> Sketch:
@@ -132,7 +141,8 @@ def _sketch(instructions: list[Any]) -> tuple[Sketch, int]:
 
 
 def _frozen(decision: Any) -> Decision:
-    return tuple(int(factor) for factor in decision) if isinstance(decision, list) else int(decision)
+    """A tile comes as a list of JSON, or as an array of TVM."""
+    return tuple(map(int, decision)) if isinstance(decision, Sequence) else int(decision)
 
 
 class Variation:

@@ -19,9 +19,9 @@ class SearchOptions:
     genetic_num_iters: int = 4
     genetic_mutate_prob: float = 0.85
     #: Programs drawn at random for each candidate asked for: new blood, and what `eps_greedy` picks from.
-    random_ratio: float = 0.5
+    random_ratio: float = 0.25
     #: Drafts replayed for each candidate asked for, and in how many passes: each learns from the one before.
-    draft_ratio: float = 2.5
+    draft_ratio: float = 1.25
     draft_passes: int = 2
     #: Share of a batch that is drawn at random (one candidate at least, where it is not 0).
     eps_greedy: float = 0.05

@@ -24,8 +24,6 @@ class Drawn:
     #: Structural hash (16 hex digits) of its module.
     program_hash: str
     rows: Rows | None = None
-    #: Canonical text of its trace.
-    text: str | None = None
 
 
 class Picks:
@@ -79,7 +77,7 @@ class Picks:
         program_hash = drawn.program_hash
         if program_hash in self._picked or self._known.has_program(program_hash):
             return False
-        text = drawn.text or canonical_text(drawn.schedule.trace)
+        text = canonical_text(drawn.schedule.trace)
         if self._known.has_trace(trace_hash(text)):
             return False
         self._picked[program_hash] = (drawn, text)

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 from tuner.module import structural_hash
-from tuner.search.genome import Genome, Sketch, genome_of
+from tuner.search.genome import Genome, Sketch, genome_in
 from tuner.search.known import Known
 from tuner.search.picks import Drawn
 from tuner.search.replay import Replayer
-from tuner.trace import canonical_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,5 @@ class Programs:
         program_hash = structural_hash(schedule.mod)
         if self._known.has_program(program_hash):
             return None
-        text = canonical_text(schedule.trace)
-        genome = genome_of(text)
-        return Drawn(schedule, sketch=sketch, genome=genome, program_hash=program_hash, text=text)
+        genome = genome_in(schedule.trace, sketch)
+        return Drawn(schedule, sketch=sketch, genome=genome, program_hash=program_hash)
