@@ -10,7 +10,7 @@ import pytest
 import tilefarm
 from tests.client.conftest import URL, FakeService, problem
 from tilefarm import events
-from tilefarm.progress import describe, duration_text, latency_text
+from tilefarm.progress import describe, duration_text
 from tilefarm.settings import Settings
 
 JOB = "/v1/jobs/7"
@@ -162,6 +162,21 @@ def test_an_identifier_cannot_leave_its_path(fake: FakeService) -> None:
     assert fake.requests == []
 
 
+def test_a_submission_whose_answer_was_lost_is_sent_again_under_its_key(fake: FakeService) -> None:
+    fake.routes["POST /v1/jobs"] = answers(httpx.ReadError("gone"), httpx.Response(201, json=view(1)))
+    assert client_of(fake).submit_body({"module": {}}).id == "7"
+    first, second = (request.headers["Idempotency-Key"] for request in fake.requests)
+    assert first == second
+
+
+def test_a_submission_that_was_not_answered_in_time_names_the_key_for_the_next_try(fake: FakeService) -> None:
+    fake.routes["POST /v1/jobs"] = answers(httpx.ReadTimeout("slow"))
+    with pytest.raises(tilefarm.DeadlineError) as told:
+        client_of(fake).submit_body({"module": {}})
+    (request,) = fake.requests
+    assert request.headers["Idempotency-Key"] in str(told.value)
+
+
 def test_what_the_service_has_a_child_read_may_take_longer_than_a_lookup(fake: FakeService) -> None:
     fake.routes["POST /v1/jobs"] = answers(httpx.Response(201, json=view(1)))
     fake.routes["GET /v1/targets"] = answers(httpx.Response(200, json={"targets": []}))
@@ -210,17 +225,6 @@ def test_a_url_without_a_host_is_told(url: str, tmp_path: Path) -> None:
 def test_a_timeout_is_a_positive_number(value: str, tmp_path: Path) -> None:
     with pytest.raises(tilefarm.NotConfiguredError):
         Settings.load(environ={"TILEFARM_TIMEOUT_SECS": value, "HOME": str(tmp_path)})
-
-
-@pytest.mark.parametrize(
-    ("secs", "text"),
-    [
-        (0.99996e-3, "1 ms"), (999.4e-6, "999 µs"), (0.99996, "1 s"), (1234.0, "1234 s"), (1.5e-9, "1.5 ns"),
-        (0.0, "0 ns"), (12.34e-6, "12.3 µs"),
-    ],
-)  # fmt: skip
-def test_a_latency_is_told_in_three_figures_and_no_exponent(secs: float, text: str) -> None:
-    assert latency_text(secs) == text
 
 
 def test_speeds_and_spans_are_told_as_people_write_them() -> None:

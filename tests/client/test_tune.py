@@ -220,6 +220,13 @@ def test_nothing_to_tune_is_said(farm: FakeService, tmp_path: Path) -> None:
         tune(farm, tmp_path, MMRelu, {"kind": "llvm"}, 8)
 
 
+def test_where_its_log_cannot_stand_there_is_no_job(farm: FakeService, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        tune(farm, tmp_path / "file")
+    assert farm.requests == []
+
+
 def test_a_failed_job_is_an_error_and_ctrl_c_cancels(
     farm: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +280,11 @@ def test_a_terminal_gets_one_line_and_a_file_gets_few() -> None:
 
 
 @pytest.mark.parametrize(
-    ("secs", "text"), [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (0.000999, "999 µs"), (3e-8, "30 ns")]
-)
+    ("secs", "text"),
+    [
+        (2.5, "2.5 s"), (0.0123, "12.3 ms"), (0.000999, "999 µs"), (3e-8, "30 ns"), (1234.0, "1234 s"),
+        (0.99996, "1 s"), (0.99996e-3, "1 ms"), (0.0, "0 ns"),
+    ],
+)  # fmt: skip
 def test_latencies_have_three_digits_and_a_unit(secs: float, text: str) -> None:
     assert latency_text(secs) == text

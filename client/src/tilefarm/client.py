@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from tilefarm.errors import BadAnswerError, ModuleError, ProblemError
+from tilefarm.errors import BadAnswerError, DeadlineError, ModuleError, ProblemError
 from tilefarm.http import READING_SECS, HttpSession
 from tilefarm.jobs import Job
 from tilefarm.settings import Settings
@@ -90,17 +90,25 @@ class Client:
             sent["module"] = json.dumps(sent["module"])
         if not _is_json(sent):
             raise ModuleError("the job holds what JSON lacks: NaN, an infinity, or endless nesting")
-        key = idempotency_key or str(uuid.uuid4())
-        return Job(self.http, self.http.post("/v1/jobs", sent, idempotency_key=key, wait_secs=READING_SECS))
+        return self._made("/v1/jobs", sent, idempotency_key, wait_secs=READING_SECS)
 
     def job(self, job_id: str) -> Job:
         return Job(self.http, self.http.get(f"/v1/jobs/{_segment(job_id)}"))
 
     def continue_job(self, job_id: str, *, max_trials: int, idempotency_key: str | None = None) -> Job:
         """A new job of the same tasks as one that has ended, its searches going on from what they know."""
-        key = idempotency_key or str(uuid.uuid4())
         path = f"/v1/jobs/{_segment(job_id)}:continue"
-        return Job(self.http, self.http.post(path, {"max_trials": max_trials}, idempotency_key=key))
+        return self._made(path, {"max_trials": max_trials}, idempotency_key)
+
+    def _made(
+        self, path: str, body: Mapping[str, Any], idempotency_key: str | None, *, wait_secs: float = 0.0
+    ) -> Job:
+        key = idempotency_key or str(uuid.uuid4())
+        try:
+            return Job(self.http, self.http.ask(path, body, idempotency_key=key, wait_secs=wait_secs))
+        except DeadlineError as error:
+            said = f"{error}; under the idempotency key {key} a retry makes no second job"
+            raise DeadlineError(said) from error
 
     def jobs(self, *, state: str | None = None, owner: str | None = None) -> Iterator[dict[str, Any]]:
         """Job views, newest first as the service orders them, without their tasks."""

@@ -124,14 +124,16 @@ class HttpSession:
                 continue
         return self._answer("GET", path, params=params, headers=headers)
 
-    def ask(self, path: str, body: Any, *, wait_secs: float = 0.0) -> dict[str, Any]:
+    def ask(
+        self, path: str, body: Any, *, idempotency_key: str | None = None, wait_secs: float = 0.0
+    ) -> dict[str, Any]:
         """A POST that may come twice: asked once more where the connection was lost."""
         for _ in range(_READ_RETRIES):
             try:
-                return self.post(path, body, wait_secs=wait_secs)
+                return self.post(path, body, idempotency_key=idempotency_key, wait_secs=wait_secs)
             except ConnectError:
                 continue
-        return self.post(path, body, wait_secs=wait_secs)
+        return self.post(path, body, idempotency_key=idempotency_key, wait_secs=wait_secs)
 
     def post(
         self, path: str, body: Any = None, *, idempotency_key: str | None = None, wait_secs: float = 0.0

@@ -74,6 +74,7 @@ def tune_relax(  # noqa: PLR0913 - stock's own list of arguments, and ours behin
             "module_equality": module_equality,
         }
     )
+    log = tune.log_file(work_dir)
     client = Client(url, token, transport=transport)
     tasks = tunable(mod, params, tune.tvm_target(target, client), pipeline=pipeline)
     job = _submit(
@@ -90,7 +91,7 @@ def tune_relax(  # noqa: PLR0913 - stock's own list of arguments, and ours behin
             "options": tune.job_options(options, batch_size=num_trials_per_iter),
         },
     )
-    return tune.tuned(job, work_dir, url=url, token=token, transport=transport)
+    return tune.tuned(job, log, url=url, token=token, transport=transport)
 
 
 def tunable(

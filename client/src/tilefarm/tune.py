@@ -78,6 +78,7 @@ def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind 
             "post_optimization": post_optimization,
         }
     )
+    log = log_file(work_dir)
     client = Client(url, token, transport=transport)
     job = submit(
         mod,
@@ -94,19 +95,26 @@ def tune_tir(  # noqa: PLR0913 - stock's own list of arguments, and ours behind 
         priority=priority,
         options=options,
     )
-    return tuned(job, work_dir, url=url, token=token, transport=transport)
+    return tuned(job, log, url=url, token=token, transport=transport)
+
+
+def log_file(work_dir: str | Path) -> Path:
+    """Its directory is made before there is a job, which would run on if that failed. Raises OSError."""
+    log = Path(work_dir) / "logs" / "tilefarm.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return log
 
 
 def tuned(
     job: Job,
-    work_dir: str | Path,
+    log: Path,
     *,
     url: str | None,
     token: str | None,
     transport: "httpx.BaseTransport | None",
 ) -> "RemoteDatabase":
     """Follows a job to its end; then the Database that has its records."""
-    _follow(job, Path(work_dir) / "logs" / "tilefarm.log", sys.stderr)
+    _follow(job, log, sys.stderr)
     found = connect(url, token, transport=transport)
     found.refresh()  # a compile before this one may have left a miss in the cache
     return found
@@ -239,7 +247,6 @@ def _parsed(text: str) -> Any:
 
 def _follow(job: Job, log: Path, stream: TextIO) -> None:
     """Shows and logs each snapshot until the job has ended; Ctrl-C cancels it."""
-    log.parent.mkdir(parents=True, exist_ok=True)
     line = ProgressLine(stream, label=str(job.view.get("name") or job.id))
     with log.open("a", encoding="utf-8") as file:
         file.write(f"{_now()} job {job.id} {job.url}\n")
