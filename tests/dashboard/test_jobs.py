@@ -7,6 +7,7 @@ from sqlalchemy import select, update
 
 from db.session import transaction
 from db.tables import JobRow, SearchRow, TaskRow
+from services.dashboard.views import downloads
 from tests.api.rows import add_trials, set_search
 from tests.dashboard.conftest import embedded
 
@@ -58,6 +59,22 @@ def test_jobs_are_filtered_searched_and_sorted_by_the_address(browse, farm):
     assert "No job fits" in browser.page("/?q=nothing")
     assert browser.get("/?state=unheard-of").status_code == 422
     assert names(browser.page("/?sort=unheard")) == ["gamma_100%", "alpha", "beta"]
+
+
+def test_a_job_that_comes_while_the_table_is_saved_has_no_other_told_twice(browse, farm, monkeypatch):
+    expected = {farm.job(f"job {number}") for number in range(3)}
+    page_of_jobs = downloads.page_of_jobs
+
+    def growing(session, wanted, *, limit, offset):
+        found = page_of_jobs(session, wanted, limit=limit, offset=offset)
+        if offset == 0:
+            farm.job("late")
+        return found
+
+    monkeypatch.setattr(downloads, "page_of_jobs", growing)
+    monkeypatch.setattr(downloads, "BATCH", 2)
+    told = [row["id"] for row in browse().get("/download/jobs.json").json()]
+    assert (len(told), set(told)) == (3, expected)
 
 
 def test_pages_hold_25_jobs_and_keep_the_filter(browse, farm):

@@ -43,7 +43,10 @@ def submit_job(
     settings: SettingsDep,
     idempotency_key: IdempotencyKey = None,
 ) -> SubmittedJob:
-    """Submit a module for tuning. A retry with the same Idempotency-Key and body makes no second job."""
+    """Submit a module for tuning.
+
+    A retry within a day, with the same Idempotency-Key and body, makes no second job.
+    """
     sender = _sender(token, idempotency_key, asked_sha256=request.scope[SHA256_KEY])
     job_id, _ = submit(body, sender, engine=engine, intake=intake, settings=settings)
     with reading(engine) as session:

@@ -50,10 +50,13 @@ def jobs_table(
 
     def rows() -> Iterator[Mapping[str, Any]]:
         offset = 0
+        # A job that comes meanwhile moves the others on.
+        told: set[str] = set()
         while True:
             with reading(engine) as session:
                 jobs = page_of_jobs(session, wanted, limit=BATCH, offset=offset)
-                summaries = job_summaries(session, jobs)
+                summaries = job_summaries(session, [job for job in jobs if job.id not in told])
+            told.update(job.id for job in jobs)
             for job in summaries:
                 yield job.model_dump() | {"target": job.target.name} | job.trials.model_dump()
             if len(jobs) < BATCH:

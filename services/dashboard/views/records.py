@@ -100,12 +100,17 @@ def records_table(
 
     def rows() -> Iterator[Mapping[str, Any]]:
         offset = 0
+        # A record that comes meanwhile moves the others on.
+        told: set[int] = set()
         while True:
             with reading(engine) as session:
                 lines = page_of_records(
                     session, q.strip(), limit=BATCH, offset=offset, current=which == "current"
                 )
-            yield from ({name: getattr(line, name) for name in columns} for line in lines)
+            yield from (
+                {name: getattr(line, name) for name in columns} for line in lines if line.id not in told
+            )
+            told.update(line.id for line in lines)
             if len(lines) < BATCH:
                 return
             offset += BATCH
