@@ -155,16 +155,18 @@ class Variation:
         self._random = random
         self._weights = weights
         self._kin: dict[Sketch, list[Genome]] = {}
+        #: By sketch: the places that may change, and the running sums of their weights.
+        self._places: dict[Sketch, tuple[list[int], list[float]]] = {}
+        self._known_locations: dict[tuple[Sketch, int], list[int]] = {}
         for genome in genomes:
             self._kin.setdefault(genome.sketch, []).append(genome)
 
     def mutated(self, genome: Genome) -> Genome:
         """With one decision changed; the same genome where nothing can be."""
-        places = [place for place, site in enumerate(genome.sketch.sites) if self._weight(site) > 0]
+        places, sums = self._places.get(genome.sketch) or self._changeable(genome.sketch)
         if not places:
             return genome
-        weights = [self._weight(genome.sketch.sites[place]) for place in places]
-        (place,) = self._random.choices(places, weights)
+        (place,) = self._random.choices(places, cum_weights=sums)
         decisions = list(genome.decisions)
         decisions[place] = self._changed(genome, place)
         return Genome(genome.sketch, tuple(decisions))
@@ -175,6 +177,13 @@ class Variation:
         pairs = zip(genome.decisions, other.decisions, strict=True)
         return Genome(genome.sketch, tuple(pair[self._random.random() < 0.5] for pair in pairs))
 
+    def _changeable(self, sketch: Sketch) -> tuple[list[int], list[float]]:
+        weights = [self._weight(site) for site in sketch.sites]
+        places = [place for place, weight in enumerate(weights) if weight > 0]
+        found = places, list(itertools.accumulate(weights[place] for place in places))
+        self._places[sketch] = found
+        return found
+
     def _weight(self, site: Site) -> float:
         return 1.0 if self._weights is None else self._weights.get(site.kind, 0.0)
 
@@ -184,10 +193,16 @@ class Variation:
             return self._retiled(decision, innermost=site.bound)
         if site.kind == CATEGORICAL:
             return self._random.choices(range(site.bound), site.weights)[0]
-        known = [kin.decisions[place] for kin in self._kin.get(genome.sketch, [])]
-        return self._random.choice(
-            [location for location in known if isinstance(location, int)] or [decision]
-        )
+        return self._random.choice(self._locations(genome.sketch, place) or [decision])
+
+    def _locations(self, sketch: Sketch, place: int) -> list[int]:
+        """Those of all genomes of the sketch, each as often as it is there."""
+        found = self._known_locations.get((sketch, place))
+        if found is None:
+            decided = (kin.decisions[place] for kin in self._kin.get(sketch, []))
+            found = [location for location in decided if isinstance(location, int)]
+            self._known_locations[sketch, place] = found
+        return found
 
     def _retiled(self, factors: tuple[int, ...], *, innermost: int) -> tuple[int, ...]:
         """With a divisor of one factor moved to another, as TVM's MutateTileSize does."""
