@@ -104,6 +104,16 @@ def token_of(session: Session, worker_id: str) -> int | None:
     return session.scalars(select(WorkerRow.token_id).where(WorkerRow.id == worker_id)).first()
 
 
+def speaker_for(session: Session, name: str, *, within_secs: float) -> int | None:
+    """The token of the worker of this name, if it was heard of so lately; None where it is free."""
+    statement = select(WorkerRow.token_id).where(
+        WorkerRow.name == name,
+        WorkerRow.state != WorkerState.LEFT,
+        WorkerRow.heartbeat_at > utc_now(offset_secs=-within_secs),
+    )
+    return session.scalars(statement).first()
+
+
 def join(session: Session, new: NewWorker) -> str:
     """A new worker; a predecessor of the same name has left."""
     _leave(session, WorkerRow.name == new.name)

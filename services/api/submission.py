@@ -31,6 +31,8 @@ from services.api.targets import NamedTarget, resolve
 _MAX_RACES = 5
 _MAX_TRACES = 64
 _MAX_NAMES = 32
+#: Characters that a task's row has room for.
+_MAX_TASK_NAME = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +232,8 @@ def _insert_tasks(
         task = NewTask(
             job_id=job_id,
             ordinal=ordinal,
-            name=function.name,
+            # Passes name a function by all that they have fused into it.
+            name=function.name[:_MAX_TASK_NAME],
             weight=request.weights.get(function.name, function.weight),
             workload_id=workload_id,
             search_id=find_or_make_search(session, key),

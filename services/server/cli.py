@@ -156,6 +156,8 @@ def _api(_arguments: argparse.Namespace) -> int:
         port=settings.port,
         log_config=None,
         access_log=False,
+        # A proxy says whether TLS ends at it; nothing but cookies and links depends on that.
+        forwarded_allow_ips="*",
         timeout_graceful_shutdown=3,
     )
     return 0

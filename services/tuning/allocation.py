@@ -1,9 +1,11 @@
 """Which tasks may pay for a search's next round: of a job's several tasks the most promising one.
 
 The rule itself is tuner/budget.py; here the rows become its arguments. A job of several tasks keeps about two
-batches for each device under way, so that the choice is made late, on many results.
+batches for each device under way, so that the choice is made late, on many results. The search it falls on
+may be another replica's, whose child hangs: what stays chosen for as long as a lease is passed over.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import Engine
@@ -22,6 +24,9 @@ from tuner.budget import TaskProgress, next_task
 
 _BATCHES_PER_DEVICE = 2
 
+#: By task that was chosen: its rounds, and since when it stands so, in time.monotonic().
+Standing = dict[int, tuple[int, float]]
+
 
 class Allocation:
     """The choice of one tick: each job chooses once, when it is first asked."""
@@ -34,13 +39,17 @@ class Allocation:
         busy: Callable[[int], bool],
         hunger: Hunger,
         settings: TunerSettings,
+        stood: Mapping[int, tuple[int, float]],
     ) -> None:
+        """`stood`: the `standing` of the tick before."""
         self._engine = engine
         self._snapshot = snapshot
         self._busy = busy
         self._hunger = hunger
         self._settings = settings
         self._chosen: dict[str, int | None] = {}
+        self._stood = stood
+        self.standing: Standing = {}
 
     def wants(self, search: Search) -> bool:
         """Whether a search is to be asked for a round now."""
@@ -81,7 +90,18 @@ class Allocation:
             return None
         with reading(self._engine) as session:
             results = db_rounds.round_results(session, {task.search_id for task in tasks})
-        return next_task([self._progress(task, results) for task in tasks])
+        left = {task.id: self._progress(task, results) for task in tasks}
+        while (chosen := next_task(list(left.values()))) is not None:
+            if self._stands_secs(left.pop(chosen)) <= self._settings.lease_secs:
+                return chosen
+        return None
+
+    def _stands_secs(self, chosen: TaskProgress) -> float:
+        """For so long it has been chosen without a round more."""
+        now = time.monotonic()
+        rounds, since = self._stood.get(chosen.task_id, (chosen.rounds, now))
+        self.standing[chosen.task_id] = (chosen.rounds, since if rounds == chosen.rounds else now)
+        return now - self.standing[chosen.task_id][1]
 
     def _under_way(self, tasks: Sequence[OpenTask]) -> int:
         searches = {task.search_id for task in tasks}

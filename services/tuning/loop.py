@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import structlog
 from sqlalchemy import Engine
-from sqlalchemy.exc import DataError, IntegrityError, OperationalError
+from sqlalchemy.exc import DataError, IntegrityError, InvalidRequestError, OperationalError
 
 from db import artifacts, fleet, progress, searches
 from db.dispatched import dispatched_trials
@@ -23,7 +23,7 @@ from db.session import reading, transaction
 from db.states import Purpose, SearchState, TrialState
 from services.signing import Signer
 from services.tuning import imports, intents, plan, reconcile, rounds, settle
-from services.tuning.allocation import Allocation
+from services.tuning.allocation import Allocation, Standing
 from services.tuning.ending import is_ending, is_exhausted, reference_failure
 from services.tuning.errors import FarmError, LeaseLostError, TuningError
 from services.tuning.feed import Feeder, Send
@@ -42,7 +42,10 @@ from workers.messages import MAX_ERROR_CHARS, MessageError
 _log = structlog.get_logger(__name__)
 
 #: What one search or job may fail with without harm to others: typed errors, and rows that do not read.
-_ISOLATED = (TuningError, MessageError, IntegrityError, DataError, zlib.error, ValueError, KeyError)
+_ISOLATED = (
+    *(TuningError, MessageError, IntegrityError, DataError, InvalidRequestError),
+    *(zlib.error, ValueError, KeyError, TypeError),
+)
 #: How often artifacts that nobody uses are looked for.
 _DROP_EVERY_SECS = 60.0
 
@@ -85,6 +88,7 @@ class Tuner:
         self._stopping = Stopping(engine)
         #: Whether this tick has changed rows that the next one decides on.
         self._acted = False
+        self._standing: Standing = {}
         #: By search, as it stood when it was last settled: nothing new, nothing to settle.
         self._settled: dict[int, object] = {}
 
@@ -105,6 +109,7 @@ class Tuner:
         for search_id in list(self._leases):
             with self._isolated(search_id):
                 self._tend(snapshot, snapshot.searches[search_id], allocation)
+        self._standing = allocation.standing
         self._feeder.feed(snapshot, self._isolated)
         self._reconcile()
         self._drop_artifacts()
@@ -127,6 +132,7 @@ class Tuner:
             busy=self._host.busy,
             hunger=hunger,
             settings=self._settings,
+            stood=self._standing,
         )
 
     def close(self) -> None:

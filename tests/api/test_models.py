@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import tvm
+from tvm import relax, te
 
 from examples.mixture import mixture
 from examples.models import models
@@ -48,6 +49,21 @@ def test_the_mixture_has_one_task_and_tells_what_it_leaves_alone(api) -> None:
     ]
 
 
+def test_a_function_that_passes_gave_an_endless_name_is_tuned_all_the_same(api) -> None:
+    builder = relax.BlockBuilder()
+    value = x = relax.Var("x", relax.TensorType((4, 4), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            for _ in range(45):
+                value = builder.emit(relax.op.sigmoid(value))
+            out = builder.emit_output(value)
+        builder.emit_func_output(out)
+    response = submit(api, builder.get())
+    assert response.status_code == 201, response.text
+    (task,) = response.json()["tasks"]
+    assert len(task["name"]) == 300
+
+
 @pytest.mark.parametrize(
     ("mod", "fields", "code"),
     [
@@ -73,8 +89,6 @@ def test_folding_a_constant_for_ever_is_the_clients_fault(api, app, settings, fo
 
 def endless() -> tvm.IRModule:
     """10^13 additions on a constant."""
-    from tvm import relax, te
-
     x = te.placeholder((1,), name="x")
     k = te.reduce_axis((0, 10**7), name="k")
     j = te.reduce_axis((0, 10**6), name="j")

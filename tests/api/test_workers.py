@@ -51,6 +51,15 @@ def test_a_join_under_the_same_name_replaces_the_predecessor(api):
     assert problem(beat(api, first), 404)["code"] == "worker_not_found"
 
 
+def test_a_living_workers_name_is_not_taken_by_another_token(api, engine):
+    worker_id = api.join().json()["worker_id"]
+    refused = problem(api.join(as_="other-worker"), 409)
+    assert (refused["code"], "TILEFARM_WORKER_NAME" in refused["detail"]) == ("name_taken", True)
+    assert beat(api, worker_id).status_code == 200
+    age(engine, 31)
+    assert api.join(as_="other-worker").status_code == 201
+
+
 def test_a_silent_worker_is_stale_then_dead_by_database_time(api, engine):
     worker_id = api.join().json()["worker_id"]
     assert health(api) == ["alive"]

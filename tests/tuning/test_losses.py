@@ -12,6 +12,7 @@ from db.clock import utc_now
 from db.session import transaction
 from db.states import JobState, Outcome, Purpose, RecordState, TaskState, TrialState
 from db.tables import JobRow, RecordRow, SearchRow, TaskRow, TrialRow
+from sandbox.errors import ChildTimeout
 from tests.tuning.farm import WORKER, Farm, ScriptedChild, ok, outcome, program, wrong_at_confirm
 from tests.tuning.jobs import ended, job_state, search_trials
 from tests.tuning.rows import add_job, add_search, add_target, add_worker, heard, read, states
@@ -93,6 +94,47 @@ def test_a_search_whose_child_dies_again_and_again_fails_alone(engine: Engine, t
     assert f"search {bad}" in error
     assert "TVM does not survive this module" in error
     assert read(engine, SearchRow.crashes, SearchRow.id == bad) == [3]
+
+
+class HangingChild(ScriptedChild):
+    """It answers nothing and lives on, until it is killed."""
+
+    def recv(self, _timeout_secs: float | None) -> tuple[dict[str, Any], list[bytes]]:
+        self.closed.wait(30)
+        raise ChildTimeout("it did not answer")
+
+
+def test_a_child_that_hangs_in_one_replica_does_not_hold_up_the_others(
+    engine: Engine, target_id: int
+) -> None:
+    """The rule chooses a search of the replica that is stuck, again and again."""
+    searches = [add_search(engine, target_id, name=str(number)) for number in range(4)]
+    add_job(engine, searches, max_trials=16)
+
+    def tried() -> set[int]:
+        return set(search_trials(engine, TrialRow.search_id))
+
+    with (
+        Farm(engine, child=HangingChild, max_leases=2, lease_secs=1.0) as stuck,
+        Farm(engine, owner="b", max_leases=2, lease_secs=1.0) as other,
+    ):
+        deadline = time.monotonic() + 20
+        while tried() != set(searches[2:]):
+            assert time.monotonic() < deadline
+            for farm in (stuck, other):
+                farm.tick()
+                farm.measure()
+
+
+def test_a_search_whose_row_does_not_read_harms_no_other(engine: Engine, target_id: int) -> None:
+    bad = add_search(engine, target_id, name="bad", policy=[1])
+    good = add_search(engine, target_id, name="good")
+    for number, search in enumerate((bad, good), start=1):
+        add_job(engine, [search], job_id=f"job-{number}")
+    with Farm(engine) as farm:
+        farm.run_until(lambda: ended(engine, "job-2"))
+    assert job_state(engine, "job-2") == JobState.SUCCEEDED
+    assert job_state(engine, "job-1") == JobState.RUNNING
 
 
 def test_a_new_job_gives_a_failed_search_another_chance(engine: Engine, search_id: int) -> None:

@@ -23,7 +23,7 @@ from services.api.auth import (
     require_scope,
 )
 from services.api.deps import EngineDep, IntakeDep, SettingsDep
-from services.api.errors import ForbiddenError, InvalidError, NotFoundError
+from services.api.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from services.api.ids import WorkerId
 from services.api.schemas_records import (
     Heartbeat,
@@ -48,7 +48,8 @@ def join(
 ) -> JoinedWorker:
     """A worker begins; from now on only its token may speak for it.
 
-    A predecessor of the same name has left; its profiles name this target from now on.
+    A predecessor of the same name has left, unless it lives and another token speaks for it. Its profiles
+    name this target from now on.
     """
     for profile in body.profiles:
         if not is_profile_name(profile):
@@ -60,6 +61,10 @@ def join(
     with intake.open() as child:
         target = checked(child.target(form, host=host))
     with transaction(engine) as session:
+        speaker = workers.speaker_for(session, body.name, within_secs=settings.dead_after_secs)
+        if speaker not in (None, token.id):
+            detail = f"{body.name} lives, and another token speaks for it: set TILEFARM_WORKER_NAME"
+            raise ConflictError("name_taken", detail)
         row = store_target(session, target, key=key(target))
         for profile in body.profiles:
             store_profile(session, profile, target_id=row.id)
