@@ -21,10 +21,15 @@ LAG = 2
 
 
 def batch_size(search: Search, settings: TunerSettings) -> int:
-    """Candidates of the next round: the first few, which learn most from each other, may be smaller."""
+    """Candidates of the next round: fewer in the first, which learn most from each other.
+
+    Half of those again where there is no result yet to choose by.
+    """
     full = int(search.options.get("batch_size") or settings.batch_size)
-    first = int(search.options.get("first_batch_size") or settings.first_batch_size)
-    return min(first, full) if search.rounds < settings.first_rounds else full
+    first = min(full, int(search.options.get("first_batch_size") or settings.first_batch_size))
+    if search.rounds < min(LAG, settings.first_rounds):
+        return max(1, first // 2)
+    return first if search.rounds < settings.first_rounds else full
 
 
 def learnt_round(search: Search, open_trials: Sequence[OpenTrials]) -> int:

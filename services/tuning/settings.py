@@ -52,6 +52,7 @@ class TunerSettings(FileSettings):
     #: Candidates of a round, and of the first few, unless the search's options say otherwise. Small, because
     #: a round learns only from the rounds up to the one before last; not too small, because each costs a
     #: training, a confirmation where it found something, and a device's wait for its last build.
+    #: Rounds that are chosen without any result (the first two) are half of `first_batch_size`.
     batch_size: int = Field(default=32, gt=0)
     first_batch_size: int = Field(default=16, gt=0)
     first_rounds: int = Field(default=4, ge=0)

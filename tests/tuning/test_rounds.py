@@ -88,8 +88,9 @@ def test_round_three_waits_for_rounds_zero_and_one(open_trials: list[OpenTrials]
 def test_the_first_rounds_are_small_and_options_decide() -> None:
     large = replace(SEARCH, options={"batch_size": 32})
     assert batch_size(replace(large, rounds=9), SETTINGS) == 32
-    assert [batch_size(replace(large, rounds=rounds), SETTINGS) for rounds in (0, 3, 4)] == [16, 16, 32]
-    assert batch_size(replace(SEARCH, options={"batch_size": 4}, rounds=0), SETTINGS) == 4
+    assert [batch_size(replace(large, rounds=rounds), SETTINGS) for rounds in range(5)] == [8, 8, 16, 16, 32]
+    assert batch_size(replace(SEARCH, options={"batch_size": 4}, rounds=2), SETTINGS) == 4
+    assert batch_size(replace(SEARCH, options={"batch_size": 1}, rounds=0), SETTINGS) == 1
 
 
 def test_urgent_jobs_pay_first_then_who_was_charged_least() -> None:

@@ -79,7 +79,7 @@ def test_a_patient_job_ends_early_with_its_record_and_its_budget_unspent(
     (spent,) = read(engine, JobRow.trials_reserved)
     assert 12 <= spent <= 24
     assert spent == len(search_trials(engine, TrialRow.id))
-    assert read(engine, TaskRow.stopped) == [f"no improvement of 1% in {spent - 4} trials"]
+    assert read(engine, TaskRow.stopped) == [f"no improvement of 1% in {spent - 2} trials"]
     assert read(engine, TaskRow.exhausted) == [False]
     assert read(engine, TaskRow.record_id) != [None]
 
