@@ -18,15 +18,18 @@ _ARMED_TRIALS = 3
 
 
 def _armed(name: str, farm: Farm, job_id: str) -> Injected:
-    """Harmless while its reference is computed, then armed for a few trials, then harmless again."""
+    """Harmless while its reference is computed, then armed for a few trials, then harmless again.
+
+    The seconds count from when armed trials are out, and the other job's beside them.
+    """
     if name == hostile.FORK_BOMB:
         _see_the_wall()
     switch = farm.home / name
-    mark = Mark(farm, job_id)
     evil = _submit_hostile(farm)
     # Candidates wait for the baseline, so that none of them has run when the kernel is armed.
     _wait_for_baseline(farm, evil)
     with appearing(switch) as opened:
+        mark = Mark.when_under_way(farm, job_id, evil)
         processes = _wait_for_trials(farm, evil, farm.audit.done(evil) + _ARMED_TRIALS)
         went_off = opened.happened()
     if not went_off:
@@ -102,7 +105,7 @@ CANDIDATE_FAULTS = tuple(
     Fault(
         name=f"{words} in a candidate",
         inject=lambda farm, job_id, name=name: _armed(name, farm, job_id),
-        trials=96,
+        trials=320,
     )
     for name, words in (
         (hostile.FORK_BOMB, "fork bomb"),

@@ -79,6 +79,10 @@ class Farm:
                 raise AssertionError(f"{count} trials were not done within {timeout_secs} s")
             time.sleep(0.02)
 
+    def count_events(self, name: str, event: str) -> int:
+        """How often a role's log has an event."""
+        return self.roles.log(name).read_text().count(f'"event": "{event}"')
+
     def start(self, name: str, **env: str) -> None:
         role = name.partition("-")[0]
         broker = self.proxy.url if role in self.setup.proxied else self.valkey.url

@@ -12,6 +12,7 @@ from tests.system.service import accounted
 #: Within so many seconds everything that a fault touched has its result.
 _RECOVERY_SECS = 150.0
 _END_SECS = 200.0
+_UNDER_WAY_SECS = 60.0
 #: What the allocator of a worker may keep beyond its first job.
 _MEMORY_SLACK_BYTES = 48 << 20
 
@@ -61,12 +62,27 @@ class Row:
 class Mark:
     """The moment of a fault: the database's time, and the trials that were under way."""
 
-    def __init__(self, farm: Farm, job_id: str) -> None:
+    def __init__(self, farm: Farm, job_id: str, *others: str) -> None:
+        """`others`: jobs whose trials are waited for as well."""
         self._farm = farm
         self._job_id = job_id
-        question = "SELECT id FROM trials WHERE job_id = %s AND state = 'dispatched' AND purpose = 'search'"
-        self._ids = [row[0] for row in farm.audit.ask(question, [job_id])]
+        question = """SELECT id, job_id FROM trials
+                      WHERE job_id = ANY(%s) AND state = 'dispatched' AND purpose = 'search'"""
+        under_way = farm.audit.ask(question, [[job_id, *others]])
+        self._ids = [row[0] for row in under_way]
+        #: Jobs that had any.
+        self.jobs = frozenset(row[1] for row in under_way)
         self._since = farm.audit.now()
+
+    @classmethod
+    def when_under_way(cls, farm: Farm, *job_ids: str) -> "Mark":
+        """As soon as each of these jobs has trials under way; raises AssertionError where they never have."""
+        deadline = time.monotonic() + _UNDER_WAY_SECS
+        while (mark := cls(farm, *job_ids)).jobs != set(job_ids):
+            if time.monotonic() > deadline:
+                raise AssertionError("nothing was under way for the fault to meet")
+            time.sleep(0.01)
+        return mark
 
     def restart_clock(self) -> None:
         """The fault is over only now: the seconds count from here."""

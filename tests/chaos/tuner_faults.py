@@ -54,18 +54,14 @@ def _between_batches(farm: Farm, job_id: str) -> Injected:
     """Killed when a round was planned and nothing of it is with the worker yet, or between two rounds."""
     secs = []
     for _ in range(2):
-        planned = _count_events(farm, "round_planned")
+        planned = farm.count_events("tuner", "round_planned")
         deadline = time.monotonic() + _WAIT_SECS
-        while _count_events(farm, "round_planned") == planned and time.monotonic() < deadline:
+        while farm.count_events("tuner", "round_planned") == planned and time.monotonic() < deadline:
             time.sleep(0.005)
         mark = Mark(farm, job_id)
         farm.restart("tuner")
         secs.append(mark.recovered())
     return Injected(times=2, recovery_secs=secs)
-
-
-def _count_events(farm: Farm, event: str) -> int:
-    return farm.roles.log("tuner").read_text().count(f'"event": "{event}"')
 
 
 def _two_tuners(farm: Farm, job_id: str) -> Injected:
