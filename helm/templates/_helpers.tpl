@@ -47,8 +47,3 @@
 {{- define "tilefarm.probe" -}}
 {{ dict "httpGet" (dict "path" (index . 1) "port" (index . 0)) "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 3 | toJson }}
 {{- end -}}
-
-{{/* Hooks of the schema: a bundled database exists only after the first install. */}}
-{{- define "tilefarm.migrateHook" -}}
-{{ ternary "post-install,pre-upgrade" "pre-install,pre-upgrade" .Values.postgresql.bundled | toJson }}
-{{- end -}}

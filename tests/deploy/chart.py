@@ -31,17 +31,19 @@ def merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def manifests(
-    home: Path, changes: dict[str, Any] | None = None, *, release: str = "farm"
+    home: Path, changes: dict[str, Any] | None = None, *, release: str = "farm", upgrade: bool = False
 ) -> list[dict[str, Any]]:
     """Every object that the chart makes; `home` takes the files between."""
     found: list[dict[str, Any]] = []
     for template in sorted((CHART / "templates").glob("*.yaml")):
-        text = rendered(home, template, changes or {}, release=release)
+        text = rendered(home, template, changes or {}, release=release, upgrade=upgrade)
         found += [document for document in yaml.safe_load_all(text) if document is not None]
     return found
 
 
-def rendered(home: Path, template: Path, changes: dict[str, Any], *, release: str = "farm") -> str:
+def rendered(
+    home: Path, template: Path, changes: dict[str, Any], *, release: str = "farm", upgrade: bool = False
+) -> str:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     helpers = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
     source = home / template.name
@@ -49,7 +51,13 @@ def rendered(home: Path, template: Path, changes: dict[str, Any], *, release: st
     source.write_text(helpers + body, encoding="utf-8")
     context = {
         "Values": merged(default_values(), changes),
-        "Release": {"Name": release, "Namespace": "tuning", "Service": "Helm"},
+        "Release": {
+            "Name": release,
+            "Namespace": "tuning",
+            "Service": "Helm",
+            "IsInstall": not upgrade,
+            "IsUpgrade": upgrade,
+        },
         "Chart": {"Name": chart["name"], "Version": chart["version"], "AppVersion": chart["appVersion"]},
         "TestFiles": {
             str(path.relative_to(CHART)): path.read_text(encoding="utf-8")
