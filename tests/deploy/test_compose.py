@@ -108,6 +108,12 @@ def test_a_worker_may_load_what_it_built():
         assert "exec" in work.partition(":")[2].split(",")
 
 
+def test_the_database_is_healthy_when_others_reach_it():
+    """The image's first server, which makes the database, listens at its socket alone."""
+    test = SERVICES["postgres"]["healthcheck"]["test"]
+    assert test[test.index("--host") + 1] == "127.0.0.1"
+
+
 def test_the_gpu_worker_starts_only_where_it_is_asked_for():
     asked = {name for name, service in SERVICES.items() if "profiles" in service}
     assert asked == {"worker-gpu"}

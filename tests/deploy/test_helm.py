@@ -12,6 +12,7 @@ import yaml
 from tests.deploy.chart import CHART, default_values, manifests, merged, rendered
 from tests.deploy.dockerfile import images
 from tests.deploy.settings_of import variables
+from workers.settings import WorkerSettings
 
 #: Of the Prometheus operator: Kubernetes has no schema of them.
 CUSTOM = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
@@ -188,15 +189,25 @@ def test_the_api_scales_is_spared_and_ends_tls(made):
     assert budget["selector"] == deployment["selector"]
     (tls,) = of_kind(made["all"], "Ingress")["farm-api"]["spec"]["tls"]
     assert tls == {"hosts": ["tilefarm.example.com"], "secretName": "tilefarm-tls"}
+    annotations = of_kind(made["all"], "Ingress")["farm-api"]["metadata"]["annotations"]
+    body_size = annotations["nginx.ingress.kubernetes.io/proxy-body-size"]
+    assert int(body_size.removesuffix("m")) << 20 > WorkerSettings().max_artifact_bytes
     assert not of_kind(made["plain"], "HorizontalPodAutoscaler", "PodDisruptionBudget", "Ingress")
 
 
 @pytest.mark.parametrize(
-    ("case", "hook"), [("defaults", "pre-install,pre-upgrade"), ("bundled", "post-install,pre-upgrade")]
+    ("case", "upgrade", "hook"),
+    [
+        ("defaults", False, "pre-install,pre-upgrade"),
+        ("defaults", True, "pre-install,pre-upgrade"),
+        ("bundled", True, "pre-install,pre-upgrade"),
+        # A hook after the install would come only when the workers are ready, whose token it adopts.
+        ("bundled", False, None),
+    ],
 )
-def test_the_schema_comes_first_and_then_the_token(made, case, hook):
-    job = of_kind(made[case], "Job")["farm-migrate"]
-    assert job["metadata"]["annotations"]["helm.sh/hook"] == hook
+def test_the_schema_comes_first_and_then_the_token(tmp_path, case, upgrade, hook):
+    job = of_kind(manifests(tmp_path, CASES[case], upgrade=upgrade), "Job")["farm-migrate"]
+    assert job["metadata"].get("annotations", {}).get("helm.sh/hook") == hook
     spec = job["spec"]["template"]["spec"]
     assert [each["args"][:2] for each in spec["initContainers"]] == [images()["admin"].command[1:]]
     assert spec["containers"][0]["args"][:3] == ["token", "adopt", "workers"]
@@ -249,6 +260,12 @@ def test_rules_and_dashboard_are_those_of_the_files(made):
     assert rules == yaml.safe_load((CHART / "monitoring" / "alerts.yaml").read_text(encoding="utf-8"))
     board = of_kind(made["all"], "ConfigMap")["farm-dashboard"]["data"]["tilefarm.json"]
     assert json.loads(board)["title"] == "tilefarm"
+
+
+def test_a_bundled_database_is_ready_when_others_reach_it(made):
+    """The image's first server, which makes the database, listens at its socket alone."""
+    (container,) = containers(pods(made["bundled"])["farm-postgresql"])
+    assert "--host" in container["readinessProbe"]["exec"]["command"]
 
 
 def test_a_release_name_may_be_long(tmp_path):
