@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import time
@@ -18,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sandbox.channel import Frame, FrameReader, encode
+from sandbox.channel import MAX_FRAME_BYTES, Frame, FrameReader, encode
+from sandbox.directory import read_file, remove
 from sandbox.errors import ChannelError, ChildDied, ChildTimeout, ForkServerDied
 
 _READ_BYTES = 1 << 18
@@ -26,6 +26,7 @@ _SEND_TIMEOUT_SECS = 30.0
 _STDERR_BYTES = 2000
 #: How long the exit status may lag behind a killed or finished child.
 _REAP_SECS = 10.0
+_MOST_REASON_CHARS = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,14 @@ class Child:
     """A running child; leaving its context kills it and removes its directory."""
 
     def __init__(
-        self, *, pid: int, sock: socket.socket, status_fd: int, directory: Path, kill: Callable[[int], None]
+        self,
+        *,
+        pid: int,
+        sock: socket.socket,
+        status_fd: int,
+        directory: Path,
+        kill: Callable[[int], None],
+        answer_bytes: int = MAX_FRAME_BYTES,
     ) -> None:
         self.pid = pid
         #: The child's private working directory; it lives until `close`.
@@ -59,7 +67,7 @@ class Child:
         self._status: ExitStatus | None = None
         self._status_text = b""
         self._channel_ended = False
-        self._reader = FrameReader()
+        self._reader = FrameReader(max_bytes=answer_bytes)
 
     def __enter__(self) -> Self:
         return self
@@ -115,15 +123,15 @@ class Child:
                 self.wait(_REAP_SECS)
         self._sock.close()
         self._close_status()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove(self.directory)
 
     def stderr_tail(self) -> str:
         """The end of what the child wrote to its standard error."""
-        with contextlib.suppress(OSError), (self.directory / "stderr").open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _STDERR_BYTES))
-            return file.read().decode(errors="replace").strip()
-        return ""
+        try:
+            tail = read_file(self.directory / "stderr", tail_bytes=_STDERR_BYTES)
+        except OSError:
+            return ""
+        return tail.decode(errors="replace").strip()
 
     def _poll(self, deadline: float | None) -> None:
         """Take what has arrived on either descriptor, waiting for the first."""
@@ -192,8 +200,7 @@ class Child:
         assert self._status is not None
         reason = str(self._status)
         if frame is not None:
-            error = frame[0]["error"]
-            reason = f"{error['type']}: {error['message']}"
+            reason = _said(frame[0]["error"])
         elif self._status.exit_code == 0:
             reason = "it ended before it answered"
         return ChildDied(
@@ -211,6 +218,13 @@ class Child:
 
 def _is_final(frame: Frame) -> bool:
     return frame[0].get("final") is True and "error" in frame[0]
+
+
+def _said(error: object) -> str:
+    """What a child says that it died of: anything that JSON can hold."""
+    if isinstance(error, dict):
+        error = f"{error.get('type')}: {error.get('message')}"
+    return str(error)[:_MOST_REASON_CHARS]
 
 
 def _deadline(timeout_secs: float | None) -> float | None:

@@ -8,7 +8,6 @@ import json
 import os
 import queue
 import select
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sandbox.child import Child
+from sandbox.directory import remove
 from sandbox.errors import ForkServerDied, SpawnRefused
 from sandbox.limits import Limits
 
@@ -81,13 +81,22 @@ class ForkServer:
                 self._process = None
 
     def spawn(self, entry: str, *, limits: Limits) -> Child:
-        """A child that runs `entry`, a name as `tuner.intake:run`, with its Channel as only argument."""
+        """A child that runs `entry`, a name as `tuner.intake:run`, with its Channel as only argument.
+
+        Raises SpawnRefused where none can be made, ForkServerDied where the server is gone.
+        """
         server = self._running()
-        directory = Path(tempfile.mkdtemp(prefix="tilefarm-child-", dir=self._work_dir))
+        try:
+            directory = Path(tempfile.mkdtemp(prefix="tilefarm-child-", dir=self._work_dir))
+        except OSError as error:
+            raise SpawnRefused(f"no directory for a child: {error}") from error
         try:
             return server.spawn(entry, limits=limits, directory=directory)
+        except OSError as error:
+            remove(directory)
+            raise SpawnRefused(f"no descriptors for a child: {error}") from error
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            remove(directory)
             raise
 
     def _running(self) -> "_ServerProcess":
@@ -136,7 +145,12 @@ class _ServerProcess:
 
     def spawn(self, entry: str, *, limits: Limits, directory: Path) -> Child:
         ours, theirs = socket.socketpair()
-        status_fd, status_out = os.pipe2(os.O_CLOEXEC)
+        try:
+            status_fd, status_out = os.pipe2(os.O_CLOEXEC)
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         try:
             request = {"entry": entry, "limits": limits.as_json(), "directory": str(directory)}
             self._send({"spawn": request}, [theirs.fileno(), status_out])
@@ -151,7 +165,14 @@ class _ServerProcess:
             if status_out >= 0:
                 os.close(status_out)
             raise
-        return Child(pid=pid, sock=ours, status_fd=status_fd, directory=directory, kill=self.kill)
+        return Child(
+            pid=pid,
+            sock=ours,
+            status_fd=status_fd,
+            directory=directory,
+            kill=self.kill,
+            answer_bytes=limits.answer_bytes,
+        )
 
     def kill(self, pid: int) -> None:
         """Ask the server to kill a child's group. A dead server's children are dead already."""

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from sandbox.channel import MAX_FRAME_BYTES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -17,6 +19,8 @@ class Limits:
     #: RLIMIT_FSIZE, for each file.
     file_size_bytes: int | None = 64 << 20
     open_files: int | None = 128
+    #: Of one answer, JSON and blobs: what its parent reads and parses.
+    answer_bytes: int = MAX_FRAME_BYTES
     #: Leave the wall of sandbox/seccomp.py to the child: it has a linker to run first.
     may_start_processes: bool = False
     #: Run the entry on a thread with a stack of LARGE_STACK_BYTES: TVM's loader recurses deeply.

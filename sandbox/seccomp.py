@@ -33,13 +33,16 @@ class _Machine:
     clone: int
     clone3: int
     kill: int
+    tgkill: int
+    prlimit: int
     refused: tuple[int, ...]
 
 
 #: fork, vfork, execve, execveat; socket, socketpair, connect, bind, listen, accept, accept4; ptrace,
 #: process_vm_readv and _writev, kcmp, pidfd_open, pidfd_getfd, pidfd_send_signal, tkill, rt_sigqueueinfo,
-#: rt_tgsigqueueinfo; mount, umount2, pivot_root, chroot, unshare, setns, bpf, perf_event_open, userfaultfd,
-#: add_key, request_key, keyctl, io_uring_setup, _enter, _register, init_module, finit_module, reboot.
+#: rt_tgsigqueueinfo; shmget, semget, msgget, mq_open (what they make stays when its maker is gone); mount,
+#: umount2, pivot_root, chroot, unshare, setns, bpf, perf_event_open, userfaultfd, add_key, request_key,
+#: keyctl, io_uring_setup, _enter, _register, init_module, finit_module, reboot.
 _MACHINES = {
     "x86_64": _Machine(
         arch=0xC000003E,
@@ -47,8 +50,11 @@ _MACHINES = {
         clone=56,
         clone3=435,
         kill=62,
+        tgkill=234,
+        prlimit=302,
         refused=(
             *(57, 58, 59, 322, 41, 53, 42, 49, 50, 43, 288, 101, 310, 311, 312, 434, 438, 424, 200, 129, 297),
+            *(29, 64, 68, 240),
             *(165, 166, 155, 161, 272, 308, 321, 298, 323, 248, 249, 250, 425, 426, 427, 175, 313, 169),
         ),
     ),
@@ -58,8 +64,11 @@ _MACHINES = {
         clone=220,
         clone3=435,
         kill=129,
+        tgkill=131,
+        prlimit=261,
         refused=(
             *(221, 281, 198, 199, 203, 200, 201, 202, 242, 117, 270, 271, 272, 434, 438, 424, 130, 138, 240),
+            *(194, 190, 186, 180),
             *(40, 39, 41, 51, 97, 268, 280, 241, 282, 217, 218, 219, 425, 426, 427, 105, 273, 142),
         ),
     ),
@@ -73,7 +82,9 @@ class _Program(ctypes.Structure):
 
 
 def forbid_processes() -> None:
-    """From now on this process starts none, signals none but itself, opens no socket. It may be said twice.
+    """From now on this process starts none, signals and limits none but itself, opens no socket.
+
+    It leaves no shared memory or queue behind, either. It may be said twice.
 
     Raises OSError where the kernel has no seccomp; no_new_privs must have been set. On machines whose system
     calls are not known here there is no such wall.
@@ -105,12 +116,17 @@ def _filter(machine: _Machine, *, own_pid: int) -> bytes:
         _step(_ANY_BIT, _CLONE_THREAD, no=1),
         _step(_RETURN, _ALLOW),
         _step(_RETURN, refuse),
-        _step(_EQUAL, machine.kill, no=4),
-        _step(_LOAD, _ARGUMENTS),
-        _step(_EQUAL, own_pid, no=1),
-        _step(_RETURN, _ALLOW),
-        _step(_RETURN, refuse),
     ]
+    # A signal of glibc's `raise` and `abort` is a tgkill; what it asks of its own limits is a prlimit of 0.
+    for number, pids in (
+        (machine.kill, [own_pid]),
+        (machine.tgkill, [own_pid]),
+        (machine.prlimit, [own_pid, 0]),
+    ):
+        code += [_step(_EQUAL, number, no=2 * len(pids) + 2), _step(_LOAD, _ARGUMENTS)]
+        for pid in pids:
+            code += [_step(_EQUAL, pid, no=1), _step(_RETURN, _ALLOW)]
+        code.append(_step(_RETURN, refuse))
     for number in machine.refused:
         code += [_step(_EQUAL, number, no=1), _step(_RETURN, refuse)]
     return b"".join([*code, _step(_RETURN, _ALLOW)])

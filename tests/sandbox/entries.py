@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import platform
+import resource
 import signal
 import sys
 import threading
@@ -11,6 +13,8 @@ from pathlib import Path
 
 from sandbox.channel import Channel
 from sandbox.seccomp import forbid_processes
+
+TGKILL = {"x86_64": 234, "aarch64": 131}[platform.machine()]
 
 
 def echo(channel: Channel) -> None:
@@ -109,15 +113,64 @@ def fork_bomb(channel: Channel) -> None:
         "vfork": libc.vfork,
         "execve": lambda: libc.execv(b"/bin/true", None),
         "kill": lambda: libc.kill(os.getppid(), 0),
+        "tgkill": lambda: libc.syscall(TGKILL, os.getppid(), os.getppid(), 0),
+        "prlimit": lambda: libc.prlimit(os.getppid(), resource.RLIMIT_CORE, _no_limits(), None),
+        "shmget": lambda: libc.shmget(0, ctypes.c_size_t(4096), 0o600),
+        "msgget": lambda: libc.msgget(0, 0o600),
+        "semget": lambda: libc.semget(0, 1, 0o600),
         "socket": lambda: libc.socket(1, 1, 0),
         "ptrace": lambda: libc.ptrace(16, os.getppid(), 0, 0),
     }
     errors = {name: ctypes.get_errno() if attempt() == -1 else 0 for name, attempt in tries.items()}
+    # Of itself it may ask, and limit itself further.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     told: list[int] = []
     thread = threading.Thread(target=lambda: told.append(1))
     thread.start()
     thread.join()
     channel.send({"forked": len(forked), "errors": errors, "threads": len(told)})
+
+
+def _no_limits() -> object:
+    """A struct rlimit of two zeros."""
+    return (ctypes.c_ulong * 2)(0, 0)
+
+
+def pipe_for_errors(_channel: Channel) -> None:
+    """Who reads its words waits for somebody who writes into the pipe."""
+    Path("stderr").unlink()
+    os.mkfifo("stderr")
+    os.abort()
+
+
+def link_for_errors(_channel: Channel) -> None:
+    Path("stderr").unlink()
+    Path("stderr").symlink_to("/etc/hostname")
+    os.abort()
+
+
+def unreadable_tree(channel: Channel) -> None:
+    """Directories deeper than Python recurses, the innermost of them closed to everybody."""
+    own = Path.cwd()
+    for _ in range(3000):
+        Path("d").mkdir()
+        os.chdir("d")
+    Path("file").write_text("x")
+    Path.cwd()
+    os.chdir("..")
+    Path("d").chmod(0)
+    channel.send({"directory": str(own)})
+    channel.recv()
+
+
+def ends_with(channel: Channel) -> None:
+    """Its last word is what it was told to say."""
+    obj, _ = channel.recv()
+    channel.send({"final": True, "error": obj["error"]})
+
+
+def long_answer(channel: Channel) -> None:
+    channel.send({"text": "x" * 100_000})
 
 
 def deep(channel: Channel) -> None:

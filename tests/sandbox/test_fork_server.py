@@ -3,6 +3,8 @@
 import errno
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,11 +14,13 @@ import pytest
 
 from sandbox import landlock
 from sandbox.channel import FrameReader, encode
-from sandbox.errors import ChannelError, ChildDied, ChildTimeout, ForkServerDied
+from sandbox.errors import ChannelError, ChildDied, ChildTimeout, ForkServerDied, SpawnRefused
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
+from tests.sandbox.entries import TGKILL
 
 ENTRIES = "tests.sandbox.entries"
+PR_SET_NO_NEW_PRIVS = 38
 LIMITS = Limits(cpu_secs=20)
 
 
@@ -70,6 +74,54 @@ def test_what_a_dying_child_said_is_kept(server):
     with server.spawn(entry("abort"), limits=LIMITS) as child, pytest.raises(ChildDied) as caught:
         child.recv(5)
     assert caught.value.stderr == "terminate called after something"
+
+
+@pytest.mark.parametrize("name", ["pipe_for_errors", "link_for_errors"])
+def test_nobody_waits_for_or_follows_what_a_child_made_of_its_words(server, name):
+    with server.spawn(entry(name), limits=LIMITS) as child, pytest.raises(ChildDied) as caught:
+        child.recv(5)
+    assert (caught.value.signal, caught.value.stderr) == (signal.SIGABRT, "")
+
+
+def test_no_tree_is_too_deep_or_too_private_to_be_removed(server):
+    with server.spawn(entry("unreadable_tree"), limits=LIMITS) as child:
+        directory = Path(child.recv(20)[0]["directory"])
+        assert (directory / "d" / "d").is_dir()
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (1, "1"),
+        (None, "None"),
+        (["a"], "['a']"),
+        ({"message": "m"}, "None: m"),
+        ({"type": {}, "message": "x" * 9000}, "{}: " + "x" * 3996),
+    ],
+)
+def test_a_last_word_may_be_anything(server, error, reason):
+    with server.spawn(entry("ends_with"), limits=LIMITS) as child:
+        child.send({"error": error})
+        with pytest.raises(ChildDied) as caught:
+            child.recv(5)
+    assert caught.value.reason == reason
+
+
+def test_an_answer_is_no_longer_than_its_parent_allows(server):
+    with (
+        server.spawn(entry("long_answer"), limits=Limits(answer_bytes=1000)) as child,
+        pytest.raises(ChannelError, match=r"announces 100011 bytes"),
+    ):
+        child.recv(5)
+
+
+def test_a_child_that_cannot_have_a_directory_is_refused(tmp_path):
+    with (
+        ForkServer([ENTRIES], work_dir=tmp_path / "gone") as server,
+        pytest.raises(SpawnRefused, match=r"no directory.*gone"),
+    ):
+        server.spawn(entry("echo"), limits=LIMITS)
 
 
 def test_an_exit_code_is_data(server):
@@ -177,6 +229,23 @@ def test_a_fork_bomb_makes_no_process_and_reaches_none(server, raised_by_itself)
     assert set(answer["errors"].values()) == {errno.EPERM}, answer["errors"]
     assert answer["threads"] == 1
     assert len(list(Path("/proc").glob("[0-9]*/stat"))) < before + 1000
+
+
+def test_the_wall_of_system_calls_alone_lets_a_process_signal_none_but_itself():
+    """Landlock refuses signals too, but only newer kernels' does."""
+    code = f"""
+import ctypes, os
+from sandbox.seccomp import forbid_processes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl({PR_SET_NO_NEW_PRIVS}, 1, 0, 0, 0)
+forbid_processes()
+print(libc.syscall({TGKILL}, os.getppid(), os.getppid(), 0), ctypes.get_errno(), flush=True)
+os.abort()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (-signal.SIGABRT, ["-1", str(errno.EPERM)]), done.stderr
 
 
 @pytest.mark.skipif(landlock.version() < 3, reason="this kernel has no Landlock that knows truncation")
