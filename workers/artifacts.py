@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from sandbox.directory import read_file
+
 #: Of the linked kernel, in the directory of the child that linked it.
 LIBRARY_NAME = "kernel.so"
 #: Counts up when kernels are linked otherwise, so that old ones are not used.
@@ -46,9 +48,9 @@ class ArtifactStore:
         return library
 
     def put(self, key: str, library: Path) -> None:
-        """Keep a copy of `library`; a disk that is full keeps nothing and hurts nobody."""
+        """Keep a copy of what a child made; a disk that is full keeps nothing and hurts nobody."""
         try:
-            self.put_bytes(key, library.read_bytes())
+            self.put_bytes(key, read_file(library))
         except OSError:
             return
 

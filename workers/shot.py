@@ -35,6 +35,8 @@ _CHILD_OUTCOMES = {
     )
 }
 _FILE_BYTES = 256 << 20
+#: Of an answer: ten thousand repeats and an error text are a quarter of it.
+_ANSWER_BYTES = 1 << 20
 #: Of a child's processor time beyond its two time limits, before the kernel ends it.
 _CPU_SLACK_SECS = 30.0
 
@@ -115,7 +117,7 @@ class Shot:
             if "outcome" in answer:
                 self.result = self._answered(answer)
             else:
-                with suppress(KeyError, TypeError, ValueError):
+                with suppress(KeyError, TypeError, ValueError, OverflowError):
                     self._stage_secs |= _stages(answer)
                 if library is None:
                     self.build_secs = time.monotonic() - began
@@ -196,6 +198,7 @@ def _limits(policy: MeasurePolicy, *, threads: int, cpus: tuple[int, ...]) -> Li
         address_space_bytes=policy.memory_limit_bytes,
         cpu_secs=cpu_secs,
         file_size_bytes=_FILE_BYTES,
+        answer_bytes=_ANSWER_BYTES,
         cpus=cpus,
         # It links what it builds; the wall stands before any of that code runs.
         may_start_processes=True,
@@ -222,7 +225,7 @@ def read_answer(answer: Mapping[str, Any]) -> ShotResult:
             error=None if answer["error"] is None else str(answer["error"])[:MAX_ERROR_CHARS],
             stage_secs=_stages(answer),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         return _failed(Outcome.RUN_ERROR, f"the child's answer does not read: {error}", {})
 
 

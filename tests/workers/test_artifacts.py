@@ -2,7 +2,9 @@
 
 import os
 import platform
+import threading
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,19 @@ def test_nothing_to_keep_keeps_nothing(tmp_path: Path) -> None:
     store.put("a", tmp_path / "there is none")
     assert store.get("a") is None
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/etc/hostname")])
+def test_what_a_child_put_in_the_place_of_its_library_is_none(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    store = ArtifactStore(directory=tmp_path / "store")
+    make(tmp_path / "kernel.so")
+    putting = threading.Thread(target=store.put, args=("a", tmp_path / "kernel.so"), daemon=True)
+    putting.start()
+    putting.join(5.0)
+    assert not putting.is_alive()
+    assert store.get("a") is None
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="versions of symbols differ by architecture")
