@@ -17,7 +17,7 @@ from workers.artifacts import ArtifactStore
 from workers.errors import ArtifactLost, ReferenceFailed
 from workers.holding import Attempt, Holding
 from workers.messages import MeasureChunk
-from workers.reference import ReferenceCache, input_rule, move_reference
+from workers.reference import ANSWER_BYTES, ReferenceCache, input_rule, move_reference
 from workers.reference_files import read_reference
 
 
@@ -97,7 +97,9 @@ class FetchedReferences:
         attempts: Collection[Attempt],
     ) -> None:
         limit = chunk.policy.memory_limit_bytes
-        limits = Limits(address_space_bytes=limit, cpu_secs=None, file_size_bytes=limit)
+        limits = Limits(
+            address_space_bytes=limit, cpu_secs=None, file_size_bytes=limit, answer_bytes=ANSWER_BYTES
+        )
         with self.server.spawn("workers.reference_child:restore", limits=limits) as child:
             holding.attach(child, attempts)
             try:

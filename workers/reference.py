@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.directory import remove
 from sandbox.errors import ChannelError, ChildDied, ChildTimeout
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
@@ -21,11 +22,17 @@ from workers.reference_files import read_reference
 
 #: Counts up when inputs or the safe order change, so that old files are not used.
 _FORMAT = 2
+_DISK_SHARE = 0.5
+#: Of the word of a child that it is done, or why not.
+ANSWER_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceCache:
-    """References in `directory`, at most `max_bytes` of them; the least recently used go first."""
+    """References in `directory`; the least recently used go first.
+
+    At most `max_bytes` of them, and never more than half of what the disk could hold: candidates need some.
+    """
 
     server: ForkServer
     directory: Path
@@ -64,6 +71,7 @@ class ReferenceCache:
             address_space_bytes=policy.memory_limit_bytes,
             cpu_secs=None,
             file_size_bytes=policy.memory_limit_bytes,
+            answer_bytes=ANSWER_BYTES,
             may_start_processes=True,
         )
         order = {
@@ -88,14 +96,15 @@ class ReferenceCache:
             move_reference(child.directory / "reference", place)
 
     def shrink(self, *, keep: Path) -> None:
-        """Drop the least recently used beyond `max_bytes`."""
+        """Drop the least recently used beyond the bound."""
         sizes = {place: _size_bytes(place) for place in self.directory.iterdir() if place.is_dir()}
-        excess = sum(sizes.values()) - self.max_bytes
+        most_bytes = min(self.max_bytes, int(_DISK_SHARE * shutil.disk_usage(self.directory).total))
+        excess = sum(sizes.values()) - most_bytes
         for place in sorted(sizes, key=_last_used):
             if excess <= 0:
                 return
             if place != keep:
-                shutil.rmtree(place, ignore_errors=True)
+                remove(place)
                 excess -= sizes[place]
 
 
@@ -117,14 +126,20 @@ def reference_name(chunk: MeasureChunk) -> str:
 
 
 def move_reference(source: Path, place: Path) -> None:
-    """Into place at once, also from another file system; whoever comes second keeps the first's."""
+    """Into place at once, also from another file system; whoever comes second keeps the first's, if whole."""
     place.parent.mkdir(parents=True, exist_ok=True)
     staged = place.with_name(f".{place.name}.{source.parent.name}")
     shutil.move(source, staged)
     try:
         staged.rename(place)
     except OSError:
-        shutil.rmtree(staged, ignore_errors=True)
+        try:
+            read_reference(place)
+        except OSError:
+            remove(place)
+            staged.rename(place)
+        else:
+            remove(staged)
 
 
 def _size_bytes(place: Path) -> int:

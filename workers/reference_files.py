@@ -3,6 +3,7 @@
 Written by the reference child, read by candidates of any number of chunks; never changed once in place.
 """
 
+import errno
 import json
 import math
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sandbox.directory import read_file
 from workers.inputs import Array, InputRule, Parameter, make_inputs, numpy_dtype
 
 _META = "meta.json"
@@ -67,15 +69,33 @@ def write_reference(
 
 
 def read_reference(directory: Path) -> Reference:
-    """Raises OSError where there is none."""
-    meta = json.loads((directory / _META).read_text())
-    return Reference(
-        directory=directory,
-        parameters=tuple(Parameter.from_json(obj) for obj in meta["parameters"]),
-        output_indices=tuple(meta["output_indices"]),
-        reduction_length=meta["reduction_length"],
-        positive_floats=meta["positive_floats"],
-    )
+    """Raises OSError where there is none, or not the whole of it.
+
+    A host that lost its power may have kept the names of files without their contents.
+    """
+    try:
+        meta = json.loads(read_file(directory / _META))
+        reference = Reference(
+            directory=directory,
+            parameters=tuple(Parameter.from_json(obj) for obj in meta["parameters"]),
+            output_indices=tuple(meta["output_indices"]),
+            reduction_length=meta["reduction_length"],
+            positive_floats=meta["positive_floats"],
+        )
+        for index, parameter in enumerate(reference.parameters):
+            _check_size(directory / f"input_{index}.bin", parameter)
+        for index in reference.output_indices:
+            _check_size(directory / f"output_{index}.bin", reference.parameters[index])
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise OSError(errno.EIO, f"its {_META} does not read: {error!r}", str(directory)) from error
+    return reference
+
+
+def _check_size(path: Path, parameter: Parameter) -> None:
+    """Raises OSError where the file does not hold what the parameter needs."""
+    size = path.lstat().st_size
+    if not path.is_file() or size != math.prod(parameter.shape) * numpy_dtype(parameter.dtype).itemsize:
+        raise OSError(errno.EIO, f"it holds {size} bytes", str(path))
 
 
 def pack_reference(directory: Path) -> bytes:

@@ -164,6 +164,20 @@ def test_a_reference_is_computed_once_and_the_oldest_makes_room(bench, authored)
     assert [place.exists() for place in places] == [False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("meta.json", b""), ("meta.json", b'{"parameters": 1}'), ("output_1.bin", b"")]
+)
+def test_a_reference_that_lost_its_contents_is_computed_again(bench, authored, name, text):
+    """A host that lost its power keeps names of files, not always what was in them."""
+    (before,) = bench.measure(authored["scale"], EMPTY_TRACE)
+    (place,) = (bench.directory / "references").iterdir()
+    (place / name).write_bytes(text)
+    (after,) = bench.measure(authored["scale"], EMPTY_TRACE)
+    assert (before.outcome, after.outcome) == (Outcome.OK, Outcome.OK), after.error
+    assert read_reference(place).outputs()[1].size
+    assert list((bench.directory / "references").iterdir()) == [place]
+
+
 def test_a_reference_with_negative_numbers_under_a_logarithm_takes_positive_ones(bench, authored):
     bench.measure(authored["log"], EMPTY_TRACE)
     (place,) = (bench.directory / "references").iterdir()
@@ -284,6 +298,9 @@ def test_without_a_best_there_is_no_cut_off():
         {"run_secs": [float("nan")]},
         {"run_secs": [-1.0]},
         {"run_secs": 3},
+        {"run_secs": [10**400]},
+        {"stage_secs": {"build": 10**400}},
+        {"outcome": ["ok"]},
         {"stage_secs": {"build": "long"}},
         {"stage_secs": None},
     ],
