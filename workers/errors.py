@@ -6,10 +6,12 @@ WorkerError
 ├── ArtifactRefused     the API does not take an artifact, or does not give it
 ├── ArtifactLost        what others built is no longer there: it is built again
 ├── ArtifactUnwanted    nobody waits for an artifact any more
+├── KernelsMissing      a device without a compiler has nothing to test itself with, yet
+├── DiskFull            the worker's disk has had no space for a while
 ├── ProbesError         the port for /metrics and the probes cannot be opened
 ├── ProgramError        inside a child: a module that cannot be built or run here
 ├── WorkerDeaf          its broker's messages do not reach it any more
-└── JoinRefused         the API does not want this worker
+└── JoinRefused         the API does not want this worker, or not any more
 """
 
 
@@ -41,6 +43,10 @@ class KernelsMissing(WorkerError):  # noqa: N818 - named for what happened
     """A device without a compiler has nothing to test itself with, yet."""
 
 
+class DiskFull(WorkerError):  # noqa: N818 - named for what happened
+    """The worker's disk has had no space for a while: a chunk is left to others."""
+
+
 class ProbesError(WorkerError):
     """The port for /metrics, /healthz and /readyz cannot be opened."""
 
@@ -54,4 +60,4 @@ class WorkerDeaf(WorkerError):  # noqa: N818 - named for what happened
 
 
 class JoinRefused(WorkerError):  # noqa: N818 - named for what happened
-    """The API refused this worker for good: a wrong token, or an unknown target."""
+    """The API refuses this worker: a wrong token, one that has expired, or an unknown target."""
