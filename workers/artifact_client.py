@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import structlog
 
-from workers.errors import ArtifactRefused, ArtifactUnwanted
+from workers.errors import ArtifactRefused, ArtifactUnwanted, JoinRefused
 
 _log = structlog.get_logger(__name__)
 _TIMEOUT_SECS = 30.0
@@ -22,12 +22,16 @@ _RETRY_SECS = 1.0
 #: What the API keeps for a while is asked for again after so long.
 _FRESH_SECS = 300.0
 _MOST_KNOWN = 10_000
+_REFUSALS = frozenset({httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN})
 _BINARY = "application/octet-stream"
 _PATH = "/v1/artifacts/"
 
 
 class ArtifactClient:
-    """Thread-safe. `unwanted` of each call tells whether to give up waiting."""
+    """Thread-safe. `unwanted` of each call tells whether to give up waiting.
+
+    Each raises JoinRefused where the API refuses this worker's token.
+    """
 
     def __init__(
         self, *, url: str, token: str, max_bytes: int, transport: httpx.BaseTransport | None = None
@@ -59,6 +63,8 @@ class ArtifactClient:
             asked = self._request("POST", f"{_PATH}{sha256}:touch", unwanted=unwanted)
             if asked.status_code == httpx.codes.NOT_FOUND:
                 self._put(sha256, data, unwanted)
+            elif not asked.is_success:
+                raise ArtifactRefused(f"the API does not say whether it has {sha256}: {_said(asked)}")
             with self._lock:
                 if len(self._known) >= _MOST_KNOWN:
                     self._known.clear()
@@ -104,6 +110,9 @@ class ArtifactClient:
             except httpx.TransportError as error:
                 _log.warning("api_away", path=path, reason=str(error))
             else:
+                if answer.status_code in _REFUSALS:
+                    # Of the worker, not of the artifact: no candidate can help it.
+                    raise JoinRefused(f"{method} {path}: {_said(answer)}")
                 if not (answer.is_server_error or answer.status_code == httpx.codes.TOO_MANY_REQUESTS):
                     return answer
                 _log.warning("api_away", path=path, reason=_said(answer))

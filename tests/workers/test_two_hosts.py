@@ -12,12 +12,12 @@ import pytest
 
 from db.states import Outcome, Purpose
 from sandbox.fork_server import ForkServer
-from tests.workers.conftest import Bench
+from tests.workers.conftest import EMPTY_TRACE, Bench
 from workers.artifact_client import ArtifactClient
 from workers.artifacts import ArtifactStore
 from workers.build import Builder
 from workers.device import detect_target
-from workers.errors import DeviceError
+from workers.errors import DeviceError, JoinRefused
 from workers.fetched import FetchedKernels, FetchedReferences
 from workers.holding import Attempt
 from workers.messages import MeasureChunk, TrialBuilt, TrialStarted, TrialUnbuilt, result_from_json
@@ -30,12 +30,15 @@ class Api:
     def __init__(self, *, max_bytes: int = 1 << 26) -> None:
         self.kept: dict[str, bytes] = {}
         self.away = 0
+        self.refuses = False
         self.max_bytes = max_bytes
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if self.away:
             self.away -= 1
             return httpx.Response(503)
+        if self.refuses:
+            return httpx.Response(401, text="the token has expired")
         name = request.url.path.removeprefix("/v1/artifacts/").removesuffix(":touch")
         if request.method == "PUT":
             data = zlib.decompress(request.content)
@@ -184,6 +187,23 @@ def test_a_reference_that_is_too_large_to_travel_fails_the_search_with_the_reaso
     (told,) = build(bench, Api(max_bytes=100), chunk)
     assert told.outcome == Outcome.REJECTED
     assert told.error.startswith("reference: it cannot travel to the device: the API does not take")
+
+
+def test_a_builder_whose_token_has_expired_blames_no_candidate(
+    bench: Bench, api: Api, authored: dict[str, Any]
+) -> None:
+    chunk = bench.chunk(authored["mm"], authored["mm_tiled"])
+    client = api.client()
+    build(bench, api, chunk, client=client)
+    api.refuses = True
+    api.kept.clear()
+    other = bench.chunk(authored["mm"], EMPTY_TRACE)
+    with pytest.raises(JoinRefused, match="the token has expired"):
+        build(bench, api, other, client=client)
+    with pytest.raises(JoinRefused, match="the token has expired"):
+        api.client().send(b"kernel", unwanted=lambda: False)
+    with pytest.raises(JoinRefused, match="the token has expired"):
+        api.client().fetch("0" * 64, unwanted=lambda: False)
 
 
 def test_a_device_that_has_tvms_runtime_alone_times_as_well(
