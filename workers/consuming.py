@@ -1,4 +1,7 @@
-"""Whether this worker's Celery consumer takes chunks: not while it is draining or in quarantine."""
+"""Whether this worker's Celery consumer takes chunks: not while it is draining, in quarantine, or silent.
+
+Silent is a worker whose heartbeats the API does not answer (workers/heartbeat.py).
+"""
 
 import threading
 from collections.abc import Sequence
@@ -14,6 +17,7 @@ class Consuming:
         self._lock = threading.Lock()
         self._draining = False
         self._quarantined = False
+        self._silent = False
         self._takes = True
 
     def set_draining(self, draining: bool) -> None:  # noqa: FBT001 - the heartbeat's callback
@@ -24,10 +28,18 @@ class Consuming:
         self._quarantined = quarantined
         self.apply()
 
+    @property
+    def silent(self) -> bool:
+        return self._silent
+
+    def set_silent(self, silent: bool) -> None:  # noqa: FBT001 - the heartbeat's callback
+        self._silent = silent
+        self.apply()
+
     def apply(self) -> None:
         """Bring the consumer to what is wanted; nothing happens while Celery has none yet: call again."""
         with self._lock:
-            wanted = not (self._draining or self._quarantined)
+            wanted = not (self._draining or self._quarantined or self._silent)
             consumer = self._worker.consumer
             if wanted == self._takes or getattr(consumer, "task_consumer", None) is None:
                 return

@@ -5,13 +5,9 @@ chunks on one pool thread, the heartbeat on another.
 """
 
 import os
-import shutil
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -25,6 +21,7 @@ from workers import metrics
 from workers.app import make_app, publish_result
 from workers.artifact_client import ArtifactClient
 from workers.canary import Canary
+from workers.children_dir import children_dir
 from workers.consumer import SteadyConsumer
 from workers.consuming import Consuming
 from workers.deafness import Deafness
@@ -69,8 +66,8 @@ def restart() -> None:
 def _run(settings: WorkerSettings) -> None:
     device = find_device(settings.worker_device, num_cores=settings.worker_cores, lock_dir=settings.lock_dir)
     with (
-        _children_dir(settings.work_dir) as children_dir,
-        ForkServer(["workers.preload"], work_dir=children_dir, env=_which_tvm()) as server,
+        children_dir(settings.work_dir) as directory,
+        ForkServer(["workers.preload"], work_dir=directory, env=_which_tvm()) as server,
     ):
         detected = detect_target(
             server,
@@ -95,22 +92,6 @@ def _which_tvm() -> dict[str, str]:
     """Whether children load TVM's runtime alone; nothing else of this environment reaches them."""
     name = "TVM_USE_RUNTIME_LIB"
     return {name: os.environ[name]} if name in os.environ else {}
-
-
-@contextmanager
-def _children_dir(work_dir: Path) -> Iterator[Path]:
-    """A directory of this process for its children's; what processes that were killed left behind goes."""
-    parent = work_dir / "children"
-    parent.mkdir(parents=True, exist_ok=True)
-    for left in parent.iterdir():
-        if not Path("/proc", left.name).exists():
-            shutil.rmtree(left, ignore_errors=True)
-    own = parent / str(os.getpid())
-    own.mkdir(exist_ok=True)
-    try:
-        yield own
-    finally:
-        shutil.rmtree(own, ignore_errors=True)
 
 
 def _serve(
@@ -172,8 +153,8 @@ def _serve(
     )
 
     def take(chunk: MeasureChunk) -> None:
-        if selftester.quarantined:
-            raise DeviceError("the device is in quarantine")
+        if selftester.quarantined or consuming.silent:
+            raise DeviceError("it is in quarantine, or the farm takes this worker for dead")
         with turn.chunk(), trial_log.chunk(chunk):
             work.run(chunk)
 
@@ -194,6 +175,7 @@ def _serve(
             shipper.report if builds_only else selftester.report, Sensors(cpus=device.cpus)
         ),
         set_draining=consuming.set_draining,
+        set_silent=consuming.set_silent,
         every_secs=joined.heartbeat_secs,
     )
 

@@ -182,6 +182,18 @@ def test_it_survives_the_api_and_its_failures(farm: Farm):
     assert farm.worker.poll() is None
 
 
+def test_a_worker_whose_heartbeats_are_refused_takes_nothing(farm: Farm, bench: Bench, authored):
+    """To the farm it is dead: three such attempts, and a trial would be given up."""
+    farm.fleet.broken = 401
+    wait_until(lambda: "silence_changed" in farm.log.read_text())
+    time.sleep(1.5)
+    farm.send(bench.chunk(authored["mm"], authored["mm_tiled"]))
+    time.sleep(1.0)
+    assert "chunk_started" not in farm.log.read_text().partition("silence_changed")[2]
+    farm.fleet.broken = None
+    assert farm.await_outcomes(1)[0].outcome == Outcome.OK
+
+
 def test_a_draining_worker_leaves_chunks_to_others(farm: Farm, bench: Bench, authored):
     farm.fleet.drain = True
     beats = len(farm.fleet.heartbeats)
