@@ -119,6 +119,27 @@ def test_a_device_without_a_compiler_tests_itself_with_what_a_builder_made(serve
     assert 1e-6 < result.noise.reference_secs < 1e-1
 
 
+def test_kernels_are_fetched_before_the_device_is_taken(bench):
+    """An API that is away would else hold up the chunks of every worker that shares a core."""
+
+    def shipped():
+        with bench.device.exclusive():
+            raise KernelsMissing("the API is away")
+
+    tester = DeviceTester(
+        server=bench.server, device=bench.device, target=bench.detected.target, turn=Turn(), shipped=shipped
+    )
+
+    def test():
+        with pytest.raises(KernelsMissing):
+            tester.run()
+
+    testing = threading.Thread(target=test, daemon=True)
+    testing.start()
+    testing.join(10)
+    assert not testing.is_alive()
+
+
 def test_noise_is_told_between_processes_and_within_them():
     measured = Noise.of([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [2.0, 2.0, 2.0]])
     assert measured.reference_secs == 1.0
