@@ -20,7 +20,7 @@ _ARMED_TRIALS = 3
 def _armed(name: str, farm: Farm, job_id: str) -> Injected:
     """Harmless while its reference is computed, then armed for a few trials, then harmless again.
 
-    The seconds count from when armed trials are out, and the other job's beside them.
+    The seconds count from when armed trials are under way, beside the other job's.
     """
     if name == hostile.FORK_BOMB:
         _see_the_wall()

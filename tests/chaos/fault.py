@@ -75,10 +75,13 @@ class Mark:
         self._since = farm.audit.now()
 
     @classmethod
-    def when_under_way(cls, farm: Farm, *job_ids: str) -> "Mark":
-        """As soon as each of these jobs has trials under way; raises AssertionError where they never have."""
+    def when_under_way(cls, farm: Farm, job_id: str, other: str) -> "Mark":
+        """As soon as the other job has trials under way, beside those of the first.
+
+        Raises AssertionError where it never has.
+        """
         deadline = time.monotonic() + _UNDER_WAY_SECS
-        while (mark := cls(farm, *job_ids)).jobs != set(job_ids):
+        while other not in (mark := cls(farm, job_id, other)).jobs:
             if time.monotonic() > deadline:
                 raise AssertionError("nothing was under way for the fault to meet")
             time.sleep(0.01)
