@@ -71,7 +71,8 @@ class Heartbeat:
         if silent != self._silent:
             _log.warning("silence_changed", silent=silent)
             self._silent = silent
-            self._set_silent(silent)
+        # Each time: Celery's consumer may have been away, with the broker.
+        self._set_silent(silent)
 
     def _beat(self) -> None:
         orders = self._membership.heartbeat(
