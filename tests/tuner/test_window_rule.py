@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from checks.space import named_space
 from checks.trace import check_trace
+from tests.tuner.driving import open_search
 from tests.tuner.test_contraction_rule import inputs, matmul, outputs
 from tuner.module import canonical_module
 from tuner.space.window_rule import passed_over
@@ -15,6 +17,8 @@ from tuner.tvm_light import load_tvm
 
 tvm = load_tvm()
 te = tvm.te
+
+OURS, _ = named_space("tilefarm")
 
 
 def depthwise(size, channels, *, stride, padding):
@@ -72,6 +76,16 @@ def test_each_form_gives_the_numbers_of_the_untuned_program(llvm, mod, n_forms):
         drawn = apply_trace([instructions, []], mod, rand_state=1 + seed)
         check_trace(json.loads(canonical_text(drawn.trace)))
         np.testing.assert_allclose(outputs(drawn.mod, llvm, arrays), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_reduction_of_two_results_is_no_window(llvm):
+    """Of an arg-max; its block stores a place and a value."""
+    from tvm import topi
+
+    x = te.placeholder((8, 10, 16), name="X")
+    mod = canonical_module(te.create_prim_func([x, topi.argmax(x, axis=1)]))
+    assert spaces(mod, llvm) == []
+    assert open_search("random", mod, llvm, space=OURS).suggest(4, round_=0).candidates
 
 
 def test_a_contraction_and_a_long_sum_are_no_windows(llvm):

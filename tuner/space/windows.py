@@ -35,7 +35,7 @@ class Window:
 
 
 def windows_of(schedule: Any, block: Any, unit: VectorUnit) -> tuple[Window, ...]:
-    """None where the block is no small window, or its channels do not fill vectors."""
+    """Empty where the block is no small window, or its channels do not fill vectors."""
     node = schedule.get(block)
     spatial = [axis for axis in node.iter_vars if int(axis.iter_type) == _SPATIAL]
     taps = [axis for axis in node.iter_vars if int(axis.iter_type) == _REDUCTION]
@@ -129,8 +129,11 @@ def _lies_innermost(node: Any, channel: Any) -> bool:
 
     Channels first, it is the innermost axis of the image that goes into vectors: its taps are summands.
     """
+    from tvm.tirx import BufferStore
     from tvm.tirx.analysis import undefined_vars
 
+    if not isinstance(node.body, BufferStore):  # an arg-max stores two results
+        return False
     if not node.body.indices or not node.body.indices[-1].same_as(channel):
         return False
     found = [load for load in loads_of(node.body) if not load.source.same_as(node.body.buffer)]
