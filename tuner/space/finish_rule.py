@@ -4,10 +4,12 @@ Stock's ParallelizeVectorizeUnroll annotates the whole function, and its postpro
 would fuse and split loops that a plan has placed. So it is asked only where no plan was written.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.vectors import vector_unit
+from tuner.trace import TVM_ERRORS
 
 #: Smaller nests run sooner on one core than the others wake up.
 _MIN_PARALLEL_ELEMENTS = 1 << 15
@@ -54,16 +56,21 @@ def _finish(schedule: Any, root: Any, target: Any) -> None:
     for block in schedule.get_child_blocks(root):
         node = schedule.get(block)
         if TILED not in node.annotations:
-            _finish_nest(schedule, block, target)
+            # Not every nest may be parallel: one may update a parameter in place, or scatter.
+            with suppress(*TVM_ERRORS):
+                _finish_nest(schedule, block, target)
             schedule.annotate(block, TILED, STRUCTURE)
 
 
 def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
-    """Spatial loops but the innermost go over the cores; a last axis of whole vectors is vectorised."""
+    """Spatial loops but the innermost go over the cores; a last axis of whole vectors is vectorised.
+
+    Raises what TVM raises where it cannot; what was done until then stands.
+    """
     node = schedule.get(block)
     loops = list(schedule.get_loops(block))
     spatial = [int(axis.iter_type) == 0 for axis in node.iter_vars]
-    if len(loops) != len(spatial) or not spatial[0]:
+    if not spatial or len(loops) != len(spatial) or not spatial[0]:
         return
     extents = [int(axis.dom.extent) for axis in node.iter_vars]
     outer = loops[: spatial.index(False)] if False in spatial else loops[:-1]

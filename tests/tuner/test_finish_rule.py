@@ -1,0 +1,110 @@
+"""What stands beside a tiled contraction is finished where it may be, and never costs the design space."""
+
+# ruff: noqa: N803, N805, N812  # TVMScript is not Python: its names are the paper's
+
+import json
+
+import numpy as np
+import pytest
+from tvm.script import ir as I
+from tvm.script import tirx as T
+
+from checks.space import named_space
+from tests.tuner.driving import open_search
+from tests.tuner.test_contraction_rule import inputs
+from tuner.module import canonical_module
+from tuner.space.finish_rule import is_ours
+from tuner.target import make_target
+from tuner.trace import apply_trace
+from tuner.tvm_light import load_tvm
+
+tvm = load_tvm()
+te = tvm.te
+
+OURS, _ = named_space("tilefarm")
+
+
+@I.ir_module
+class Doubled:
+    """A product, and a parameter that is updated in place."""
+
+    @T.prim_func(s_tir=True)
+    def main(
+        A: T.Buffer((32, 32), "float32"),
+        B: T.Buffer((32, 32), "float32"),
+        X: T.Buffer((256, 256), "float32"),
+        C: T.Buffer((32, 32), "float32"),
+    ):
+        for i, j, k in T.grid(32, 32, 32):
+            with T.sblock("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+        for i, j in T.grid(256, 256):
+            with T.sblock("X"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                X[vi, vj] = X[vi, vj] * T.float32(2)
+
+
+@I.ir_module
+class WithScalar:
+    """A product, and a block without any axis."""
+
+    @T.prim_func(s_tir=True)
+    def main(
+        A: T.Buffer((32, 32), "float32"),
+        B: T.Buffer((32, 32), "float32"),
+        S: T.Buffer((), "float32"),
+        R: T.Buffer((), "float32"),
+        C: T.Buffer((32, 32), "float32"),
+    ):
+        for i, j, k in T.grid(32, 32, 32):
+            with T.sblock("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+        with T.sblock("scalar"):
+            T.reads(S[()])
+            T.writes(R[()])
+            R[()] = S[()] * T.float32(2)
+
+
+def two_poolings():
+    """Stock's AddRFactor puts the loop of a sum before the others."""
+    from tvm import topi
+
+    x = te.placeholder((1, 12, 14, 16), name="X")
+    for _ in range(2):
+        x = topi.nn.pool2d(x, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), "max", layout="NHWC")
+    source = x.op.input_tensors[0].op.input_tensors[0]
+    return canonical_module(te.create_prim_func([source, x]))
+
+
+def of_script(module):
+    return canonical_module(module["main"])
+
+
+def results(mod, target, arrays):
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.compile(mod, make_target(target))["main"](*tensors)
+    return [tensor.numpy() for tensor in tensors]
+
+
+@pytest.mark.parametrize(
+    "mod",
+    [lambda: of_script(Doubled), lambda: of_script(WithScalar), two_poolings],
+    ids=["in place", "no axes", "two poolings"],
+)
+def test_a_nest_that_cannot_be_parallel_stays_as_it_is_beside_a_plan(llvm, mod):
+    mod = mod()
+    candidates = open_search("random", mod, llvm, space=OURS).suggest(24, round_=0).candidates
+    schedules = [apply_trace(json.loads(candidate.trace), mod) for candidate in candidates]
+    ours = [schedule for schedule in schedules if is_ours(schedule)]
+    assert ours
+    arrays = inputs(mod)
+    expected = results(mod, llvm, arrays)
+    for schedule in ours[:2]:
+        for got, wanted in zip(results(schedule.mod, llvm, arrays), expected, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
