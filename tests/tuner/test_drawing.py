@@ -10,7 +10,7 @@ import pytest
 
 from tuner.search.choices import Choices
 from tuner.search.drawing import Drawing, spaces_of
-from tuner.search.genome import Genome, genome_of, sketch_of
+from tuner.search.genome import Genome, genome_of, neighbours, sketch_of
 from tuner.search.picks import Drawn
 from tuner.search.programs import REFUSED
 
@@ -122,6 +122,17 @@ def test_tiles_are_drawn_from_all_factorisations(extent, n):
     assert {choices.drawn(random).decisions[0] for _ in range(20 * len(expected))} == expected
 
 
+def test_an_innermost_factor_without_bound_may_be_any():
+    instructions, decisions = Trace("b0", factors=(128, 1)).as_json()
+    instructions[2][2] = [2, -1]  # as TVM says it
+    genome = genome_of(json.dumps([instructions, decisions]))
+    choices = Choices.of(genome)
+    everything = {(1 << up, 1 << (7 - up)) for up in range(8)}
+    assert {each.decisions[0] for each in choices.all()} == everything
+    assert {choices.drawn(Random(seed)).decisions[0] for seed in range(100)} == everything
+    assert [near.decisions[0] for near in neighbours(genome)] == [(64, 2)]
+
+
 def test_what_depends_on_another_decision_is_left_to_tvm():
     tile = ["SamplePerfectTile", ["l1"], [2, 64], ["v2", "v3"]]
     of_its_split = ["SamplePerfectTile", ["l5"], [2, 64], ["v6", "v7"]]
@@ -133,6 +144,9 @@ def test_what_depends_on_another_decision_is_left_to_tvm():
         assert Choices.of(genome_of(json.dumps([head + tail, [[at, [2, 2]] for at in places]]))) is None
     other = [tile, split, ["SamplePerfectTile", ["l9"], [2, 64], ["v6", "v7"]]]
     assert Choices.of(genome_of(json.dumps([head + other, [[2, [2, 2]], [4, [2, 3]]]]))) is not None
+    chosen = ["SampleCategorical", [], [[2, 4], [0.5, 0.5]], ["v2"]]
+    by_choice = [chosen, ["Split", ["l1", None, "v2"], [1, 0], ["l4", "l5"]], of_its_split]
+    assert Choices.of(genome_of(json.dumps([head + by_choice, [[2, 0], [4, [1, 2]]]]))) is None
     location = ["SampleComputeLocation", ["b0"], [], ["l8"]]
     assert Choices.of(genome_of(json.dumps([[*head, location], [[2, -1]]]))) is None
 

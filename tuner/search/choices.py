@@ -105,9 +105,9 @@ def _loops_are_fixed(instructions: list[Any]) -> bool:
     fixed: set[str] = set()
     is_split = False
     for kind, inputs, _, outputs in instructions:
-        if kind == TILE:
-            if inputs[0] not in fixed:
-                return False
+        if kind == TILE and inputs[0] not in fixed:
+            return False
+        if kind in (TILE, CATEGORICAL):
             sampled.update(outputs)
         elif kind == "GetLoops":
             fixed.update(() if is_split else outputs)

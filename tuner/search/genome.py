@@ -33,6 +33,8 @@ _UNROLLING = frozenset({"meta_schedule.unroll_explicit", "meta_schedule.unroll_i
 #: Unrolling by more than LONG_UNROLL seldom makes a kernel faster, and often its build endless: so much less
 #: often it is drawn.
 _LONG_SHARE = 0.2
+#: Above every extent of a loop.
+_ANY = 1 << 31
 #: Tries to move a factor before a tile counts as one that cannot be varied.
 _TILE_TRIES = 8
 
@@ -71,7 +73,7 @@ class Sketch:
         found = []
         for index, (kind, _inputs, attributes, outputs) in enumerate(self.instructions):
             if kind == TILE:
-                found.append(Site(index, TILE, int(attributes[1])))
+                found.append(Site(index, TILE, _innermost(int(attributes[1]))))
             elif kind == CATEGORICAL:
                 found.append(_categorical(index, *attributes, unrolls=outputs[0] in unrolling))
             elif kind == LOCATION:
@@ -82,6 +84,11 @@ class Sketch:
     def samples_otherwise(self) -> bool:
         """Whether it samples in a way that is not known here."""
         return any(kind.startswith("Sample") and kind not in _KINDS for kind, *_ in self.instructions)
+
+
+def _innermost(factor: int) -> int:
+    """The largest innermost factor; TVM says -1 where any will do."""
+    return _ANY if factor == -1 else factor
 
 
 def _categorical(
