@@ -1,6 +1,7 @@
 """Transposed convolutions in phases of their stride: right numbers, and no product with a zero."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,6 +130,30 @@ def test_phases_are_found_in_the_conditions():
     assert set(last.phases) == {Phase(output=1, tap=4, stride=3), Phase(output=2, tap=5, stride=3)}
     assert (first.is_bounded, last.is_bounded) == (True, False)
     assert [axis.place for axis in first.contraction.columns] == [1]
+
+
+class Ladder:
+    """A schedule whose blocks have two producers each, which share theirs: 2 ** rungs ways lead up."""
+
+    def __init__(self, rungs):
+        self._rungs = rungs
+        self.looked = 0
+
+    def get(self, block):
+        self.looked += 1
+        return SimpleNamespace(
+            name_hint=block, init=None, body=SimpleNamespace(value=SimpleNamespace()), iter_vars=[]
+        )
+
+    def get_producers(self, block):
+        rung = int(block[1:])
+        return [f"{side}{rung + 1}" for side in "ab"] if rung < self._rungs else []
+
+
+def test_a_block_is_looked_at_once_however_many_ways_lead_to_it():
+    schedule = Ladder(16)
+    absorb_dilation(schedule, "a0")
+    assert schedule.looked <= 4 * 2 * 16
 
 
 def test_a_padded_convolution_has_none():

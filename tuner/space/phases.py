@@ -54,12 +54,18 @@ def absorb_dilation(schedule: Any, block: Any) -> None:
 
 
 def _dilates(schedule: Any, block: Any) -> bool:
-    node = schedule.get(block)
-    if node.init is not None or not hasattr(node.body, "value"):
-        return False
-    if any(_divisor(guard) is not None for guard in guards_of(node)):
-        return True
-    return any(_dilates(schedule, producer) for producer in schedule.get_producers(block))
+    """It, or what it is made from; each block is looked at once, however many ways lead to it."""
+    seen: set[str] = set()
+    waiting = [block]
+    while waiting:
+        node = schedule.get(each := waiting.pop())
+        if str(node.name_hint) in seen or node.init is not None or not hasattr(node.body, "value"):
+            continue
+        if any(_divisor(guard) is not None for guard in guards_of(node)):
+            return True
+        seen.add(str(node.name_hint))
+        waiting += schedule.get_producers(each)
+    return False
 
 
 def _phase(block: Any, guard: Any) -> Phase | None:
