@@ -118,6 +118,16 @@ def test_a_tile_decision_that_does_not_fit_is_refused(trace, decision):
     refusal(trace)
 
 
+@pytest.mark.parametrize("factor", [0, -2])
+def test_a_tile_whose_innermost_factor_has_no_bound_to_keep_is_refused(trace, factor):
+    """With 0 TVM would draw for ever; -1 says that any will do."""
+    place = index_of(trace, "SamplePerfectTile")
+    trace[0][place][2][1], trace[1] = -1, []
+    check_trace(trace)
+    trace[0][place][2][1] = factor
+    refusal(trace)
+
+
 def test_a_decision_is_made_once_and_for_a_sampling_instruction(trace):
     place = index_of(trace, "SampleCategorical")
     trace[1] = [[place, 0], [place, 1]]
