@@ -42,7 +42,7 @@ def make_target(target: Mapping[str, Any]) -> Any:
 
     Raises UnknownTargetError where TVM refuses it or LLVM does not know the mcpu.
     """
-    load_tvm(str(target.get("kind")))
+    load_tvm(str(target.get("kind")), architecture=_architecture(target))
     return _tvm_target(target)
 
 
@@ -105,7 +105,7 @@ def check_host(target: Mapping[str, Any], *, features: Collection[str] | None, m
     """
     if target["kind"] != "llvm":
         return
-    arch = str(target.get("mtriple", DEFAULT_TRIPLE)).partition("-")[0]
+    arch = _architecture(target)
     if arch != machine:
         detail = f"the target is for {arch}, this host is {machine}"
         raise UnknownTargetError(detail, code="mislabelled_target")
@@ -134,6 +134,11 @@ def detect_local_target(*, num_cores: int | None = None) -> dict[str, Any]:
     )
     cores = num_cores if num_cores is not None else len(os.sched_getaffinity(0))
     return canonical({"kind": "llvm", "mcpu": mcpu, "num-cores": cores})
+
+
+def _architecture(target: Mapping[str, Any]) -> str:
+    """As the triple of an llvm target begins."""
+    return str(target.get("mtriple", DEFAULT_TRIPLE)).partition("-")[0]
 
 
 def _tvm_target(target: Mapping[str, Any]) -> Any:

@@ -1,10 +1,11 @@
 """Loading TVM without its slow half: `tvm.s_tir.tensor_intrin` parses every device's intrinsics (seconds).
 
 A stub package takes that module's place, so that only the submodule of the target at hand is parsed: `.x86`
-for llvm (0.1 s), `.cuda` for cuda (4 s). This module decides nothing else and must be the first to import
-tvm in a process; where the whole package was imported before, it stays.
+for llvm (0.1 s), `.arm_cpu` where that is AArch64 (2 s), `.cuda` for cuda (4 s). This module decides nothing
+else and must be the first to import tvm in a process; where the whole package was imported before, it stays.
 """
 
+import platform
 import sys
 import threading
 from functools import cache
@@ -16,15 +17,18 @@ from typing import Any
 from tuner.errors import UnknownTargetError
 
 _PACKAGE = "tvm.s_tir.tensor_intrin"
-#: Target kind -> submodules whose intrinsics its default rules name.
-_INTRINSICS = {"llvm": ("x86",), "cuda": ("cuda",)}
+#: Target kind -> the submodule whose intrinsics its default rules name.
+_INTRINSICS = {"llvm": "x86", "cuda": "cuda"}
+#: The same of llvm's architectures, where it is another one.
+_OF_ARCHITECTURE = {"aarch64": "arm_cpu"}
 _lock = threading.RLock()
 
 
-def load_tvm(kind: str = "llvm") -> Any:
+def load_tvm(kind: str = "llvm", *, architecture: str | None = None) -> Any:
     """The `tvm` module, this target kind's tensor intrinsics registered; idempotent, from any thread.
 
-    Without its compiler (TVM_USE_RUNTIME_LIB=1) there is nothing to register.
+    `architecture` of an llvm target, as its triple begins; None: this host's. Without its compiler
+    (TVM_USE_RUNTIME_LIB=1) there is nothing to register.
 
     Raises UnknownTargetError for a kind that the farm does not serve.
     """
@@ -32,8 +36,11 @@ def load_tvm(kind: str = "llvm") -> Any:
         raise UnknownTargetError(
             f"target kind {kind!r} is not one of {sorted(_INTRINSICS)}", code="unknown_target"
         )
+    name = _INTRINSICS[kind]
+    if kind == "llvm":
+        name = _OF_ARCHITECTURE.get(architecture or platform.machine(), name)
     with _lock:
-        return _load(kind)
+        return _load(name)
 
 
 @cache
@@ -49,7 +56,7 @@ def has_compiler() -> bool:
 
 
 @cache
-def _load(kind: str) -> ModuleType:
+def _load(name: str) -> ModuleType:
     tvm = import_module("tvm")
     if not has_compiler():
         return tvm
@@ -59,6 +66,5 @@ def _load(kind: str) -> ModuleType:
         stub.__path__ = [str(Path(s_tir.__path__[0]) / "tensor_intrin")]
         sys.modules[_PACKAGE] = stub
         s_tir.tensor_intrin = stub  # type: ignore[attr-defined]  # import binds a submodule to its parent so
-    for name in _INTRINSICS[kind]:
-        import_module(f"{_PACKAGE}.{name}")
+    import_module(f"{_PACKAGE}.{name}")
     return tvm

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from checks.space import named_space
 from tests.tuner.driving import latency_of, measured, open_search, play
 from tuner.errors import SpaceError
 from tuner.features import N_FEATURES, unpack
@@ -137,6 +138,20 @@ def test_a_space_that_never_gives_a_program_is_an_error():
     known = Known()
     with pytest.raises(SpaceError, match="postprocs"):
         fill(Picks(count=4, known=known), known=known, drawing=Barren((), None, Random(0)))
+
+
+@pytest.mark.parametrize("mcpu", ["cortex-a72", "neoverse-n1"])
+@pytest.mark.parametrize("named", ["stock", "tilefarm"])
+def test_a_search_for_another_architecture_has_that_ones_intrinsics(kind, workloads, mcpu, named):
+    """TVM's rules for AArch64 name intrinsics of their own, without which they cannot even be made."""
+    target = {"kind": "llvm", "mcpu": mcpu, "mtriple": "aarch64-linux-gnu", "num-cores": 2}
+    space, _ = named_space(named)
+    assert len(open_search(kind, workloads["mm"], target, space=space).suggest(3, round_=0).candidates) == 3
+
+
+def test_postprocs_of_another_kind_of_target_are_an_error_of_the_space(kind, workloads, llvm, mm_space):
+    with pytest.raises(SpaceError):
+        open_search(kind, workloads["mm"], llvm, space={**mm_space, "postprocs": ["VerifyGPUCode"]})
 
 
 def test_a_trace_that_does_not_fit_is_refused_at_once(kind, workloads, llvm, mm_space):

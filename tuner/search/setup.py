@@ -48,8 +48,8 @@ def open_setup(
 ) -> SearchSetup:
     """Loads the canonical module and spans the design spaces. Raises a TunerError."""
     mod, tvm_target = load_module(module), make_target(target)
-    context = _context(mod, tvm_target, space, rand_state(seed, "space"), options.num_threads)
     try:
+        context = _context(mod, tvm_target, space, rand_state(seed, "space"), options.num_threads)
         design_spaces = tuple(context.generate_design_space())
     except TVM_ERRORS as error:
         raise SpaceError(f"TVM cannot span the design space: {brief(error)}") from error
