@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from sandbox.channel import MAX_FRAME_BYTES, Frame, FrameReader, encode
 from sandbox.directory import read_file, remove
-from sandbox.errors import ChannelError, ChildDied, ChildTimeout, ForkServerDied
+from sandbox.errors import ChannelError, ChildDied, ChildTimeout, ForkServerDied, SpawnRefused
 
 _READ_BYTES = 1 << 18
 _SEND_TIMEOUT_SECS = 30.0
@@ -66,6 +66,8 @@ class Child:
         self._kill = kill
         self._status: ExitStatus | None = None
         self._status_text = b""
+        #: Why it could not be confined.
+        self._refused: str | None = None
         self._channel_ended = False
         self._reader = FrameReader(max_bytes=answer_bytes)
 
@@ -78,7 +80,7 @@ class Child:
         self.close()
 
     def send(self, obj: Mapping[str, Any], *blobs: bytes) -> None:
-        """Raises ChildDied when the child is gone, ChildTimeout when it does not take the frame."""
+        """Raises as `recv` does when the child is gone, ChildTimeout when it does not take the frame."""
         self._sock.settimeout(_SEND_TIMEOUT_SECS)
         try:
             self._sock.sendall(encode(obj, blobs))
@@ -89,7 +91,10 @@ class Child:
             self._raise_death(self._final_error(), deadline=_deadline(_REAP_SECS))
 
     def recv(self, timeout_secs: float | None) -> Frame:
-        """The next answer; raises ChildDied, ChildTimeout, ForkServerDied or ChannelError."""
+        """The next answer; raises ChildDied, ChildTimeout, ForkServerDied or ChannelError.
+
+        SpawnRefused where the walls around the child could not be raised: no foreign code has run in it.
+        """
         deadline = _deadline(timeout_secs)
         while True:
             frame = self._reader.pop()
@@ -181,9 +186,13 @@ class Child:
             if self._status is None:
                 raise ForkServerDied(f"the fork server died before child {self.pid} was reaped")
             return
-        self._status_text += data
-        if self._status_text.endswith(b"\n"):
-            self._status = ExitStatus(**json.loads(self._status_text))
+        *lines, self._status_text = (self._status_text + data).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if "refused" in said:
+                self._refused = said["refused"]
+            else:
+                self._status = ExitStatus(**said)
 
     def _final_error(self) -> Frame | None:
         while (frame := self._reader.pop()) is not None:
@@ -196,8 +205,10 @@ class Child:
             self._poll(deadline)
         raise self._death(frame)
 
-    def _death(self, frame: Frame | None) -> ChildDied:
+    def _death(self, frame: Frame | None) -> ChildDied | SpawnRefused:
         assert self._status is not None
+        if self._refused is not None:
+            return SpawnRefused(self._refused)
         reason = str(self._status)
         if frame is not None:
             reason = _said(frame[0]["error"])

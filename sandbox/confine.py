@@ -40,7 +40,7 @@ def confine(*, limits: Limits, channel_fd: int, directory: str, parent_pid: int)
     """Own session, no privileges to gain, no inherited descriptor but the channel, limits, own directory.
 
     It alone may be written, where the kernel has Landlock. And no further process, unless the limits leave
-    that to the child.
+    that to the child. Raises OSError where a wall cannot be raised; descriptors are inherited until all are.
     """
     os.setsid()
     die_with_parent(parent_pid)
@@ -53,6 +53,7 @@ def confine(*, limits: Limits, channel_fd: int, directory: str, parent_pid: int)
     write_only_beneath(directory)
     if not limits.may_start_processes:
         forbid_processes()
+    os.closerange(CHANNEL_FD + 1, _MAX_FD)
 
 
 def _redirect(channel_fd: int, directory: str) -> None:
@@ -63,7 +64,6 @@ def _redirect(channel_fd: int, directory: str) -> None:
     os.dup2(errors, 2)
     if channel_fd != CHANNEL_FD:
         os.dup2(channel_fd, CHANNEL_FD)
-    os.closerange(CHANNEL_FD + 1, _MAX_FD)
 
 
 def _schedule(limits: Limits) -> None:

@@ -4,7 +4,9 @@ It never returns into the server's code and runs no exit handler of it.
 """
 
 import contextlib
+import fcntl
 import importlib
+import json
 import os
 import signal
 import socket
@@ -22,12 +24,23 @@ from sandbox.limits import LARGE_STACK_BYTES, Limits
 MAX_MESSAGE_CHARS = 4000
 
 
-def run_child(*, entry: str, limits: Limits, channel_fd: int, directory: str, parent_pid: int) -> Never:
-    """The whole life of a child after fork."""
+def run_child(
+    *, entry: str, limits: Limits, channel_fd: int, status_fd: int, directory: str, parent_pid: int
+) -> Never:
+    """The whole life of a child after fork.
+
+    On the status pipe it says why it could not be confined; no foreign code ever has that.
+    """
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        confine(limits=limits, channel_fd=channel_fd, directory=directory, parent_pid=parent_pid)
+        # Out of the way of the channel's place.
+        status_fd = fcntl.fcntl(status_fd, fcntl.F_DUPFD_CLOEXEC, CHANNEL_FD + 1)
+        try:
+            confine(limits=limits, channel_fd=channel_fd, directory=directory, parent_pid=parent_pid)
+        except (OSError, ValueError) as error:
+            os.write(status_fd, json.dumps({"refused": f"confine: {error}"}).encode() + b"\n")
+            os._exit(code)
         channel = Channel(socket.socket(fileno=CHANNEL_FD))
         code = _run_on_large_stack(entry, channel) if limits.large_stack else _run(entry, channel)
     finally:

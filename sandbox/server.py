@@ -5,8 +5,8 @@ exactly one thread, runs no foreign code itself, and ends with its client.
 
 Control messages (SOCK_SEQPACKET, JSON). In: {"sys_path", "preload"} once; then {"spawn": {"entry", "limits",
 "directory"}} with two descriptors (the child's channel, the status pipe), or {"kill": pid}. Out:
-{"ready": pid} or {"failed": reason}, once. On a status pipe: {"pid": n} or {"refused": reason}, and at the
-end {"exit_code": n} or {"signal": n}, a line each.
+{"ready": pid} or {"failed": reason}, once. On a status pipe, a line each: {"pid": n} or {"refused": reason};
+{"refused": reason} by a child that cannot be confined; and at the end {"exit_code": n} or {"signal": n}.
 """
 
 import contextlib
@@ -90,6 +90,7 @@ class Server:
                 entry=request["entry"],
                 limits=Limits.from_json(request["limits"]),
                 channel_fd=channel_fd,
+                status_fd=status_fd,
                 directory=request["directory"],
                 parent_pid=parent_pid,
             )

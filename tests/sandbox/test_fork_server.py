@@ -124,6 +124,20 @@ def test_a_child_that_cannot_have_a_directory_is_refused(tmp_path):
         server.spawn(entry("echo"), limits=LIMITS)
 
 
+def test_a_child_that_cannot_be_confined_is_refused_and_has_not_died(server):
+    """A host that took its cores away is no fault of what would have run: no CPU has that number."""
+
+    def ask():
+        with server.spawn(entry("echo"), limits=Limits(cpus=(1023,))) as child:
+            child.send({})
+            child.recv(5)
+
+    # Its word may come before the server's, or after.
+    for _ in range(20):
+        with pytest.raises(SpawnRefused, match=r"confine: .*Invalid argument"):
+            ask()
+
+
 def test_an_exit_code_is_data(server):
     with server.spawn(entry("exit_seven"), limits=LIMITS) as child, pytest.raises(ChildDied) as caught:
         child.recv(5)
