@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import ml_dtypes  # noqa: F401 - teaches numpy bfloat16
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -219,7 +220,7 @@ def test_a_vector_is_as_wide_as_the_cpu_has_it_and_halves_as_it_adds_them(cpu, l
     assert {unit.registers for unit in units} == {registers}
 
 
-@pytest.mark.parametrize("dtypes", [("float16", "float16"), ("int8", "int32")])
+@pytest.mark.parametrize("dtypes", [("float16",) * 2, ("bfloat16",) * 2, ("int8", "int32")])
 def test_products_of_halves_and_of_bytes_give_the_numbers_of_the_untuned_program(llvm, dtypes):
     operand, result = dtypes
     a, b = (te.placeholder(shape, operand, name=name) for name, shape in (("A", (20, 48)), ("B", (48, 40))))

@@ -2,6 +2,7 @@
 
 import json
 
+import ml_dtypes  # noqa: F401 - teaches numpy bfloat16
 import numpy as np
 import pytest
 
@@ -76,6 +77,22 @@ def test_each_form_gives_the_numbers_of_the_untuned_program(llvm, mod, n_forms):
         drawn = apply_trace([instructions, []], mod, rand_state=1 + seed)
         check_trace(json.loads(canonical_text(drawn.trace)))
         np.testing.assert_allclose(outputs(drawn.mod, llvm, arrays), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_window_of_bfloat16_begins_in_a_way_that_tvm_can_build(llvm):
+    """A vector of one such number cannot be stored: its sums or maxima begin one by one."""
+    from tvm import topi
+
+    x = te.placeholder((8, 9, 16), "bfloat16", name="X")
+    k = te.reduce_axis((0, 3), name="k")
+    pooled = te.compute((6, 9, 16), lambda h, w, c: te.max(x[h + k, w, c], axis=k), name="P")
+    mod = canonical_module(te.create_prim_func([x, topi.nn.relu(pooled)]))
+    found = spaces(mod, llvm)
+    assert found
+    generator = np.random.default_rng(0)
+    arrays = [generator.standard_normal(shape).astype("bfloat16") for shape in ((8, 9, 16), (6, 9, 16))]
+    for schedule in found:
+        np.testing.assert_array_equal(outputs(schedule.mod, llvm, arrays), outputs(mod, llvm, arrays))
 
 
 def test_a_reduction_of_two_results_is_no_window(llvm):

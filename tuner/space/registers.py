@@ -5,19 +5,25 @@ from typing import Any
 
 def sum_in_registers(schedule: Any, block: Any, tile: tuple[Any, ...], *, start: Any) -> None:
     """`tile`: the innermost loops of a reduction, the last a vector; its sums begin before `start`."""
-    _unrolled(schedule, tile)
-    begun = schedule.decompose_reduction(block, start)
-    _unrolled(schedule, tuple(schedule.get_loops(begun))[-len(tile) :])
+    *unrolled, lanes = tile
+    for loop in unrolled:
+        schedule.unroll(loop)
+    schedule.vectorize(lanes)
+    begin(schedule, schedule.decompose_reduction(block, start), n_loops=len(tile))
+
+
+def begin(schedule: Any, begun: Any, *, n_loops: int) -> None:
+    """Unrolls the `n_loops` innermost loops of the block in which sums begin; the last is a vector."""
+    *unrolled, lanes = tuple(schedule.get_loops(begun))[-n_loops:]
+    for loop in unrolled:
+        schedule.unroll(loop)
+    if str(schedule.get(begun).writes[0].source.dtype) == "bfloat16":
+        schedule.unroll(lanes)  # TVM 0.27 cannot build the store of a vector of one such number
+    else:
+        schedule.vectorize(lanes)
 
 
 def sampled(schedule: Any, loop: Any, *, max_innermost: int) -> Any:
     """The two loops of a loop that is split as the search decides."""
     factors = schedule.sample_perfect_tile(loop, n=2, max_innermost_factor=max_innermost)
     return schedule.split(loop, factors)
-
-
-def _unrolled(schedule: Any, tile: tuple[Any, ...]) -> None:
-    *unrolled, lanes = tile
-    for loop in unrolled:
-        schedule.unroll(loop)
-    schedule.vectorize(lanes)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tuner.space.contraction import Contraction, summands
 from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.registers import begin
 from tuner.space.staging import below
 from tuner.space.vectors import VectorUnit
 
@@ -101,10 +102,7 @@ def _write_sum(schedule: Any, part: Any, block: Any, cores: Any, rows: Rows) -> 
     schedule.reorder(*units, steps, side, lanes)
     schedule.unroll(side)
     schedule.vectorize(lanes)
-    start = schedule.decompose_reduction(part, steps)
-    *_, side, lanes = schedule.get_loops(start)
-    schedule.unroll(side)
-    schedule.vectorize(lanes)
+    begin(schedule, schedule.decompose_reduction(part, steps), n_loops=2)
     (across,) = [loop for loop in below(schedule, block, cores) if int(schedule.get(loop).extent) > 1]
     schedule.decompose_reduction(block, across)
 

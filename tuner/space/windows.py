@@ -11,6 +11,7 @@ from typing import Any
 
 from tuner.space.contraction import loads_of, summands
 from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.registers import begin
 from tuner.space.staging import below
 from tuner.space.vectors import VectorUnit, largest_divisor
 from tuner.trace import TVM_ERRORS
@@ -79,10 +80,7 @@ def write_window(schedule: Any, block: Any, window: Window) -> None:
     for loop in (*taps, neighbours):
         schedule.unroll(loop)
     schedule.vectorize(lanes)
-    start = schedule.decompose_reduction(block, taps[0])
-    *_, neighbours, lanes = schedule.get_loops(start)
-    schedule.unroll(neighbours)
-    schedule.vectorize(lanes)
+    begin(schedule, schedule.decompose_reduction(block, taps[0]), n_loops=2)
     schedule.annotate(block, TILED, STRUCTURE)
 
 
