@@ -1,5 +1,6 @@
 """Random programs come from every design space in turn, more from those that weigh more, none twice."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -90,6 +91,21 @@ def test_an_empty_space_is_written_out_once_and_the_others_take_its_share():
     drawing = Drawing([empty, full], programs, Random(0))
     assert drawn_from(drawing, 5) == {full.sketch: 5}
     assert programs.asked[empty.sketch] == len(known) == 5
+    assert not drawing.is_dry
+
+
+def test_a_space_that_brings_known_programs_alone_is_left_for_the_draw():
+    """Each costs a replay; a dozen places of a batch need not ask a dozen times."""
+
+    class Known(Programs):
+        def drawn(self, sketch, *, rand_state):  # noqa: ARG002
+            self.asked[sketch] += 1
+
+    programs = Known()
+    drawing = Drawing([dataclasses.replace(SPACES[0], choices=None)], programs, Random(0))
+    for draws in (1, 2):
+        assert drawing.draw(12) == []
+        assert programs.asked[SKETCHES[0]] == drawing.useless == 32 * draws
     assert not drawing.is_dry
 
 

@@ -51,6 +51,8 @@ class Drawing:
         self._tried: set[Genome] = set()
         self._hashes: set[str] = set()
         self._empty: set[Sketch] = set()
+        #: Spaces that brought known programs alone, in the draw at hand.
+        self._stale: set[Sketch] = set()
         #: Draws in a row that brought a known program.
         self.useless = 0
 
@@ -62,8 +64,9 @@ class Drawing:
     def draw(self, count: int, weights: Mapping[Sketch, float] | None = None) -> list[Drawn]:
         """At most `count` new programs, from each space by its weight (None: alike)."""
         found: list[Drawn] = []
+        self._stale.clear()
         while len(found) < count:
-            live = [space for space in self._spaces if space.sketch not in self._empty]
+            live = [space for space in self._spaces if self._is_live(space)]
             shares = [1.0 if weights is None else weights[space.sketch] for space in live]
             places = _shared_out(shares, count - len(found), self._random)
             drawn = [each for place in places if (each := self._one(live[place])) is not None]
@@ -72,9 +75,12 @@ class Drawing:
                 break
         return found
 
+    def _is_live(self, space: Space) -> bool:
+        return space.sketch not in self._empty and space.sketch not in self._stale
+
     def _one(self, space: Space) -> Drawn | None:
-        """A new one; a space that has none is left for the rest of the round."""
-        if space.sketch in self._empty:
+        """A new one; a space that has none is left for the rest of the round, or of the draw."""
+        if not self._is_live(space):
             return None
         refused, stale = 0, 0
         while refused < _TRIES and stale < _STALE:
@@ -89,6 +95,7 @@ class Drawing:
     def _written_out(self, space: Space) -> Drawn | None:
         """The first that is new of all that there are, where they are few; none are left otherwise."""
         if space.choices is None or not space.choices.few:
+            self._stale.add(space.sketch)
             return None
         genomes = list(space.choices.all())
         self._random.shuffle(genomes)
