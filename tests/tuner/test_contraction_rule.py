@@ -1,5 +1,7 @@
 """Our design spaces of contractions: right on odd shapes, feasible, replayed by stock TVM, searched."""
 
+# ruff: noqa: N803, N805, N812  # TVMScript is not Python: its names are the paper's
+
 import json
 import subprocess
 import sys
@@ -9,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tvm.script import ir as I
+from tvm.script import tirx as T
 
 from checks.space import named_space
 from checks.trace import check_trace
@@ -295,6 +299,34 @@ def test_a_search_over_our_space_picks_among_stocks_and_our_variants_and_evolves
     assert all(len(batch) == 12 for batch in batches)
     later = [c.trace_hash for batch in batches[2:] for c in batch]
     assert len(set(later)) == len(later)
+
+
+@I.ir_module
+class RowsDepthColumns:
+    """A product as it is written by hand, its depth outside of its columns."""
+
+    @T.prim_func(s_tir=True)
+    def main(
+        A: T.Buffer((20, 24), "float32"), B: T.Buffer((24, 40), "float32"), C: T.Buffer((20, 40), "float32")
+    ):
+        for i, k, j in T.grid(20, 24, 40):
+            with T.sblock("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+def test_a_product_may_have_its_loops_in_any_order(llvm):
+    mod = canonical_module(RowsDepthColumns["main"])
+    (batch,) = play(open_search("random", mod, llvm, space=OURS), rounds=1, count=6)
+    schedules = [apply_trace(candidate.trace, mod) for candidate in batch]
+    ours = [schedule for schedule in schedules if is_ours(schedule)]
+    assert ours
+    arrays = inputs(mod)
+    for schedule in ours[:2]:
+        got = outputs(schedule.mod, llvm, arrays)
+        np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
 
 
 def test_layout_free_weights_keep_stocks_rewriting_and_our_packing_apart(llvm):

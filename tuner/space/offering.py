@@ -28,7 +28,7 @@ def offering(forms: Forms) -> Any:
             self.target = context.target
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
-            return [sch, *forms(sch, block, self.target)]
+            return [sch, *forms(_in_order(sch, block), block, self.target)]
 
         def clone(self) -> Any:
             return offering(forms)
@@ -47,6 +47,31 @@ def written(schedule: Any, name: str, writes: Iterable[Callable[[Any, Any], None
             continue
         found.append(candidate)
     return found
+
+
+def _in_order(schedule: Any, block: Any) -> Any:
+    """The schedule, or a copy whose loops stand in the order of the iterators that they are bound to.
+
+    A product may be written with its loops as (rows, depth, columns); only in order has a block a layout that
+    can be transformed.
+    """
+    loops = list(schedule.get_loops(block))
+    realize = schedule.get(loops[-1]).body if loops else None
+    variables = [schedule.get(loop).loop_var for loop in loops]
+    bound = [
+        place
+        for value in getattr(realize, "iter_values", ())
+        for place, variable in enumerate(variables)
+        if variable.same_as(value)
+    ]
+    if bound == sorted(bound) or sorted(bound) != list(range(len(loops))):
+        return schedule
+    ordered = schedule.copy()
+    try:
+        ordered.reorder(*(loops[place] for place in bound))
+    except TVM_ERRORS:
+        return schedule
+    return ordered
 
 
 def is_untouched(schedule: Any, block: Any) -> bool:
