@@ -5,6 +5,7 @@
 import json
 import subprocess
 import sys
+from functools import reduce
 
 import ml_dtypes  # noqa: F401 - teaches numpy bfloat16
 import numpy as np
@@ -327,6 +328,26 @@ def test_a_product_may_have_its_loops_in_any_order(llvm):
     for schedule in ours[:2]:
         got = outputs(schedule.mod, llvm, arrays)
         np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("n_products", "at_least", "at_most"), [(2, 60, 200), (4, 82, 100)])
+def test_the_plans_of_many_contractions_do_not_multiply(llvm, n_products, at_least, at_most):
+    """Stock's tilings do: there are 81 of four products."""
+
+    def product(a, b):
+        k = te.reduce_axis((0, 32), name="k")
+        return te.compute((32, 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+
+    arguments = [te.placeholder((32, 32), name=f"W{number}") for number in range(n_products + 1)]
+    mod = canonical_module(te.create_prim_func([*arguments, reduce(product, arguments)]))
+    target = make_target(llvm)
+    context = tvm.s_tir.meta_schedule.TuneContext(
+        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
+    )
+    found = context.generate_design_space()
+    assert at_least <= len(found) <= at_most
+    tiled_by = [canonical_text(schedule.trace).count("DecomposeReduction") for schedule in found]
+    assert max(tiled_by) == n_products
 
 
 def test_layout_free_weights_keep_stocks_rewriting_and_our_packing_apart(llvm):

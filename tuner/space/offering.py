@@ -1,13 +1,20 @@
 """How a rule of ours enters the design space: forms of a block beside the schedule that it was asked about.
 
-Each form is one more design space; the untouched schedule goes on to stock's rules.
+Each form is one more design space; the untouched schedule goes on to stock's rules. The forms of several
+blocks are combined, which multiplies them: of many contractions in one function only the first is offered in
+all its forms, and the others take the most hopeful one beside it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tuner.space.contraction import Contraction
+from tuner.space.finish_rule import is_ours
 from tuner.space.normal_form import TILED
 from tuner.trace import TVM_ERRORS
+
+#: Contractions whose forms are combined: four of them would be ten thousand design spaces.
+_COMBINED = 3
 
 #: (schedule, block, target) -> schedules; none where the rule has nothing to say of the block.
 Forms = Callable[[Any, Any, Any], list[Any]]
@@ -23,12 +30,23 @@ def offering(forms: Forms) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.target: Any = None
+            self.is_crowded = False
+            #: The block that is offered in all its forms, where it is crowded.
+            self.first: str | None = None
 
         def _initialize_with_tune_context(self, context: Any) -> None:
             self.target = context.target
+            self.is_crowded = _n_contractions(context.mod) > _COMBINED
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
-            return [sch, *forms(_in_order(sch, block), block, self.target)]
+            found = forms(_in_order(sch, block), block, self.target)
+            if not self.is_crowded or not found:
+                return [sch, *found]
+            if is_ours(sch):
+                return found[:1]
+            name = str(sch.get(block).name_hint)
+            self.first = self.first or name
+            return [sch, *found] if name == self.first else [sch]
 
         def clone(self) -> Any:
             return offering(forms)
@@ -47,6 +65,21 @@ def written(schedule: Any, name: str, writes: Iterable[Callable[[Any, Any], None
             continue
         found.append(candidate)
     return found
+
+
+def _n_contractions(mod: Any) -> int:
+    bodies = [func.body for _, func in mod.functions_items()]
+    return sum(Contraction.of(block) is not None for body in bodies for block in _blocks(body))
+
+
+def _blocks(statement: Any) -> Iterator[Any]:
+    """Those of a statement, and within them."""
+    if type(statement).__name__ == "SBlock":
+        yield statement
+    parts = [getattr(statement, name, None) for name in ("body", "block")]
+    for part in (*parts, *getattr(statement, "seq", ())):
+        if part is not None:
+            yield from _blocks(part)
 
 
 def _in_order(schedule: Any, block: Any) -> Any:
