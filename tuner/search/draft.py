@@ -85,7 +85,7 @@ class Evolution:
 
     def run(
         self, model: DraftModel, parents: Collection[Genome], *, but: Collection[Genome], random: Random
-    ) -> list[Genome]:
+    ) -> list[tuple[float, Genome]]:
         """All genomes met while a population evolves from `parents`, without those of `but`, best first."""
         if not parents:
             return []
@@ -97,7 +97,8 @@ class Evolution:
             chosen = random.choices(population, weights, k=self.population_size)
             children = [self._child(parent, variation, random) for parent in chosen]
             scores |= _scored(model, [child for child in dict.fromkeys(children) if child not in scores])
-        return sorted((genome for genome in scores if genome not in but), key=lambda genome: -scores[genome])
+        found = ((score, genome) for genome, score in scores.items() if genome not in but)
+        return sorted(found, key=lambda scored: -scored[0])
 
     def _child(self, parent: Genome, variation: Variation, random: Random) -> Genome:
         child = variation.crossed(parent) if random.random() < _CROSSED else parent

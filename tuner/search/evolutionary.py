@@ -37,6 +37,8 @@ _UNKNOWN = 0.7
 _DESCENDED, _LOOKED_AT = 3, 2
 #: Programs drawn for each candidate that is asked for before anything was measured.
 _FIRST_RATIO = 2.5
+#: Drafts for each that is replayed, the best of all, among which different ones are chosen.
+_LIKELY = 16
 #: What a program is worth more, in scores (the best known has 1), that shares no decision with those picked.
 _REWARD = 0.7
 
@@ -150,7 +152,7 @@ class _Breeding:
                 self._seen[drawn.genome] = score
 
     def draft(self, count: int) -> None:
-        """Let drafts evolve, and replay them, the best first, until `count` were none or new."""
+        """Let drafts evolve, and replay the best, different ones first, until `count` were none or new."""
         known = {**self._seen, **self._measured}
         if not known:
             return
@@ -163,7 +165,8 @@ class _Breeding:
         )
         parents = [genome for genome, score in known.items() if score > 0]
         but = known.keys() | self._tried
-        self._replayed(evolution.run(DraftModel(known), parents, but=but, random=self._random), count)
+        best = evolution.run(DraftModel(known), parents, but=but, random=self._random)[: _LIKELY * count]
+        self._replayed((best[place][1] for place in spread(best, reward=_REWARD)), count)
 
     def descend(self, count: int) -> list[Drawn]:
         """At most `count` new neighbours of the best measured few, those of the best model's score first."""
@@ -202,7 +205,8 @@ class _Breeding:
     def spread(self) -> list[Drawn]:
         """The best first, but programs that resemble none before them sooner than their scores say."""
         ranked = sorted(self._drawn, key=lambda pair: -pair[0])
-        return spread(ranked, reward=_REWARD)
+        order = spread([(score, drawn.genome) for score, drawn in ranked], reward=_REWARD)
+        return [ranked[place][1] for place in order]
 
     def best_of_each(self, *, first: int) -> list[Drawn]:
         """The best of each design space, `first` of them moved to the end."""
