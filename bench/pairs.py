@@ -1,32 +1,41 @@
 """Pairs of `python -m bench stock` kept beside the tables, so that seeds run on different days add up."""
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.comparison import Comparison, Pair
-from bench.report import PICTURES
+from bench.report import PICTURES, target_text
 
 DIRECTORY = PICTURES / "pairs"
 
 
 def keep(pair: Pair, *, directory: Path = DIRECTORY) -> Path:
-    """Replaces the pair of the same workload and seed; traces are left out."""
+    """Replaces the pair of the same workload, target and seed; traces are left out."""
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{pair.workload}-{pair.seed}.json"
+    path = directory / f"{pair.workload}-{_short(pair.target)}-{pair.seed}.json"
     path.write_text(json.dumps(pair.without_traces().as_json()) + "\n")
     return path
 
 
-def comparisons(workloads: Sequence[str], *, directory: Path = DIRECTORY) -> list[Comparison]:
-    """What is kept of each workload, in the order asked for; those without a pair are left out."""
-    found = [_kept(name, directory) for name in workloads]
-    return [Comparison(pairs=tuple(pairs)) for pairs in found if pairs]
+def comparisons(workloads: Sequence[str], *, directory: Path = DIRECTORY) -> dict[str, list[Comparison]]:
+    """By target, the one of most pairs first: what is kept of each workload, in the order asked for."""
+    every = [Pair.from_json(json.loads(path.read_text())) for path in directory.glob("*.json")]
+    targets = Counter(sorted(target_text(pair.target) for pair in every))
+    return {
+        target: [Comparison(pairs=tuple(pairs)) for name in workloads if (pairs := _of(every, target, name))]
+        for target, _ in targets.most_common()
+    }
 
 
-def _kept(workload: str, directory: Path) -> list[Pair]:
+def _of(every: Sequence[Pair], target: str, workload: str) -> list[Pair]:
     """By seed. Pairs of fewer trials than another of the workload are not mixed with it."""
-    every = [Pair.from_json(json.loads(path.read_text())) for path in directory.glob(f"{workload}-*.json")]
-    pairs = sorted((pair for pair in every if pair.workload == workload), key=lambda pair: pair.seed)
+    pairs = [pair for pair in every if (target_text(pair.target), pair.workload) == (target, workload)]
     most = max((pair.trials for pair in pairs), default=0)
-    return [pair for pair in pairs if pair.trials == most]
+    return sorted((pair for pair in pairs if pair.trials == most), key=lambda pair: pair.seed)
+
+
+def _short(target: Mapping[str, Any]) -> str:
+    return f"{target.get('mcpu', target['kind'])}-{target['num-cores']}c"

@@ -23,7 +23,13 @@ _PARTS = (("wall-clock", wall_secs), ("CPU seconds", cpu_secs), ("final latency"
 def tables(comparisons: Sequence[Comparison]) -> str:
     lines = [*_conditions(comparisons), ""]
     lines += [*_speed(comparisons), "", *_means(comparisons), "", *_quality(comparisons), ""]
-    return "\n".join([*lines, *_time_to(comparisons), "", *_pictures(comparisons)])
+    return "\n".join([*lines, *_time_to(comparisons)])
+
+
+def pictures(comparisons: Sequence[Comparison]) -> str:
+    return "\n".join(
+        f"![{c.workload}: best so far over time](benchmarks/{c.workload}.svg)" for c in comparisons
+    )
 
 
 def _conditions(comparisons: Sequence[Comparison]) -> list[str]:
@@ -129,7 +135,3 @@ def _reached(comparison: Comparison, side: str, quality: float) -> str:
     seeds = sum(point is not None for point in points)
     text = f"{number(secs)} ({number(trials, 0)})" if secs is not None else "–"
     return text if seeds == len(points) else f"{text}, {seeds} of {len(points)} seeds"
-
-
-def _pictures(comparisons: Sequence[Comparison]) -> list[str]:
-    return [f"![{c.workload}: best so far over time](benchmarks/{c.workload}.svg)" for c in comparisons]

@@ -64,14 +64,16 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def publish() -> None:
-    """Table and pictures of all pairs that are kept, in the suite's order."""
-    comparisons = pairs.comparisons(suite.names())
-    if not comparisons:
+    """Tables of all pairs that are kept, a target's after another's; pictures of the first target's."""
+    every = pairs.comparisons(suite.names())
+    if not every:
         return
     report.PICTURES.mkdir(parents=True, exist_ok=True)
-    for compared in comparisons:
+    first = next(iter(every.values()))
+    for compared in first:
         (report.PICTURES / f"{compared.workload}.svg").write_text(plot.best_so_far(compared))
-    report.write_section("stock", report_versus.tables(comparisons))
+    sections = [f"### On `{target}`\n\n{report_versus.tables(each)}" for target, each in every.items()]
+    report.write_section("stock", "\n\n".join([*sections, report_versus.pictures(first)]))
 
 
 def _names(asked: str) -> tuple[str, ...]:

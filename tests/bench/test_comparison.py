@@ -57,7 +57,7 @@ def test_what_was_published_counts_from_the_end_of_the_run(compared: Comparison)
 def test_kept_pairs_add_up_by_seed_without_their_traces(compared: Comparison, tmp_path: Path):
     for pair in reversed(compared.pairs):
         pairs.keep(pair, directory=tmp_path)
-    kept = pairs.comparisons(["SFM", "GMM-512"], directory=tmp_path)
+    (kept,) = pairs.comparisons(["SFM", "GMM-512"], directory=tmp_path).values()
     assert kept == [Comparison(pairs=tuple(pair.without_traces() for pair in compared.pairs))]
     assert kept[0].ratio(wall_secs) == compared.ratio(wall_secs)
     assert all('["trace"]' not in path.read_text() for path in tmp_path.iterdir())
@@ -67,8 +67,18 @@ def test_a_pair_of_fewer_trials_is_not_mixed_in(compared: Comparison, tmp_path: 
     first, second = compared.pairs
     pairs.keep(first, directory=tmp_path)
     pairs.keep(dataclasses.replace(second, trials=256), directory=tmp_path)
-    (kept,) = pairs.comparisons(["GMM-512"], directory=tmp_path)
+    ((kept,),) = pairs.comparisons(["GMM-512"], directory=tmp_path).values()
     assert [pair.seed for pair in kept.pairs] == [1]
+
+
+def test_a_seed_on_another_target_is_a_pair_of_its_own(compared: Comparison, tmp_path: Path):
+    first, second = compared.pairs
+    elsewhere = dataclasses.replace(first, target={**first.target, "mcpu": "znver3"})
+    for pair in (elsewhere, first, second):
+        pairs.keep(pair, directory=tmp_path)
+    kept = pairs.comparisons(["GMM-512"], directory=tmp_path)
+    assert [[len(each.pairs) for each in found] for found in kept.values()] == [[2], [1]]
+    assert "mcpu=znver3" in list(kept)[1]
 
 
 def test_the_tables_say_how_much_faster_and_what_was_not_reached(compared: Comparison):
