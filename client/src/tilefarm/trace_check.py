@@ -105,6 +105,8 @@ def _check_sampling(kind: str, attributes: list[Any]) -> None:
         isinstance(attributes[0], bool) or not 1 <= attributes[0] <= _MAX_PARTS
     ):
         raise TraceError(f"SamplePerfectTile makes 1 to {_MAX_PARTS} parts")
+    if kind == "SamplePerfectTile" and attributes[1] == 0:  # TVM would draw for ever
+        raise TraceError("SamplePerfectTile takes an innermost factor of 1 or more, or -1 for any")
 
 
 def _check_inputs(
