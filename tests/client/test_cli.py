@@ -316,61 +316,6 @@ def test_lookup_tells_hit_and_miss(
     assert answer["missing"][0]["nearest"] == "the same on 4 cores"
 
 
-def test_doctor_finds_what_is_wrong(farm: FakeService, capsys: pytest.CaptureFixture[str]) -> None:
-    farm.routes["GET /v1/version"] = answers(httpx.Response(200, json={"version": "1"}))
-    farm.routes["GET /v1/workers"] = answers(
-        httpx.Response(200, json={"workers": [{"health": "alive", "tvm_version": "0.1"}]})
-    )
-    farm.routes["GET /v1/targets"] = answers(httpx.Response(200, json={"targets": []}))
-    farm.routes["GET /v1/records"] = answers(httpx.Response(200, json={"records": []}))
-    assert run(farm, "doctor", "-o", "json") == 0
-    results = {check["name"]: check["result"] for check in json.loads(capsys.readouterr().out)}
-    # TVM takes half of the cores of a host that has more than one, unless it is told otherwise.
-    assert results.pop("threads") in {"ok", "warning"}
-    assert results == {
-        "tvm": "ok",
-        "host": "ok",
-        "url": "ok",
-        "versions": "ok",
-        "token": "ok",
-        "workers": "warning",
-        "same tvm": "warning",
-    }
-    farm.routes["GET /v1/version"] = answers(httpx.ConnectError("refused"))
-    assert run(farm, "doctor") == 1
-    assert "cannot reach" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("refused", "result", "code"),
-    [
-        (["jobs"], "warning", 0),
-        (["records"], "warning", 0),
-        (["jobs", "records"], "failed", 1),
-        (["targets"], "failed", 1),
-    ],
-    ids=["jobs", "records", "both", "targets"],
-)
-def test_doctor_says_what_the_token_may_not_do(
-    farm: FakeService, refused: list[str], result: str, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    farm.routes["GET /v1/version"] = answers(httpx.Response(200, json={"version": "1"}))
-    served = {"name": "local", "workers_alive": 1}
-    for noun, answer in (("targets", [served]), ("records", []), ("jobs", []), ("workers", [])):
-        farm.routes[f"GET /v1/{noun}"] = answers(httpx.Response(200, json={noun: answer}))
-    for noun in refused:
-        said = problem(403, "missing_scope", f"the token lacks the scope {noun}:read")
-        farm.routes[f"GET /v1/{noun}"] = answers(said)
-        if noun == "jobs":
-            farm.routes["GET /v1/workers"] = answers(said)
-    assert run(farm, "doctor", "-o", "json") == code
-    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
-    assert checks["token"]["result"] == result
-    assert all(f"{noun}:read" in checks["token"]["detail"] for noun in refused)
-    if refused == ["jobs"]:
-        assert checks["workers"]["detail"] == "targets served: local"
-
-
 def test_a_worker_that_tells_nonsense_of_itself_is_listed(
     farm: FakeService, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -392,15 +337,6 @@ def test_a_target_of_the_old_command_line_form_is_told_how_it_is_written_now(
 ) -> None:
     assert run(farm, "lookup", str(module_file), "--target", "llvm -mcpu=znver4 -num-cores=2") == 2
     assert '"num-cores"' in capsys.readouterr().err
-
-
-def test_doctor_knows_the_pair_that_crashes_without_loading_it(
-    farm: FakeService, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    versions = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.15"}
-    monkeypatch.setattr("tilefarm.cli.doctor.version", lambda name: versions[name])
-    assert run(farm, "doctor") == 1
-    assert "install apache-tvm-ffi==0.1.14.post1" in capsys.readouterr().out
 
 
 def test_python_dash_m_works_and_nothing_imports_tvm_before_it_is_needed() -> None:
