@@ -9,6 +9,8 @@ from tests.client.conftest import FakeService, problem
 from tests.client.test_cli import farm, run
 from tests.client.test_jobs import answers
 
+__all__ = ["farm"]
+
 
 def test_doctor_finds_what_is_wrong(farm: FakeService, capsys: pytest.CaptureFixture[str]) -> None:
     farm.routes["GET /v1/version"] = answers(httpx.Response(200, json={"version": "1"}))
