@@ -188,7 +188,7 @@ class TaskRow(Row):
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     ordinal: Mapped[int] = mapped_column(Integer)
-    #: The GlobalVar's name in the submitted module.
+    #: The GlobalVar's name in the submitted module, or how it begins.
     name: Mapped[str] = mapped_column(String(300))
     workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
     search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))

@@ -31,8 +31,8 @@ from services.api.targets import NamedTarget, resolve
 _MAX_RACES = 5
 _MAX_TRACES = 64
 _MAX_NAMES = 32
-#: Characters that a task's row has room for.
-_MAX_TASK_NAME = 300
+#: What a task's row has room for.
+_MAX_TASK_NAME_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +233,7 @@ def _insert_tasks(
             job_id=job_id,
             ordinal=ordinal,
             # Passes name a function by all that they have fused into it.
-            name=function.name[:_MAX_TASK_NAME],
+            name=function.name[:_MAX_TASK_NAME_CHARS],
             weight=request.weights.get(function.name, function.weight),
             workload_id=workload_id,
             search_id=find_or_make_search(session, key),
