@@ -5,6 +5,7 @@ knows no TVM.
 """
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -17,6 +18,8 @@ Array = NDArray[Any]
 #: Floats are drawn from [-1, 1); from [0.5, 1.5) where that leads to NaN (log, sqrt of negative numbers).
 _SIGNED = (-1.0, 1.0)
 _POSITIVE = (0.5, 1.5)
+#: Significant bits of types that hold no long sum: two orders of one differ by more than a fault would.
+_FEW_BITS = {"float8_e4m3fn": 4, "float8_e5m2": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +65,17 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
         raise ValueError(f"no array can be made of dtype {dtype!r}") from error
 
 
-def make_inputs(parameters: Sequence[Parameter], rule: InputRule) -> list[Array]:
-    """One array for each parameter, outputs included: what a kernel leaves unwritten is then the same too."""
-    return [_fill(parameter, rule, index) for index, parameter in enumerate(parameters)]
+def make_inputs(
+    parameters: Sequence[Parameter], rule: InputRule, *, reduction_length: int = 1
+) -> list[Array]:
+    """One array for each parameter, outputs included: what a kernel leaves unwritten is then the same too.
+
+    `reduction_length`: of the workload's longest sum.
+    """
+    return [_fill(parameter, rule, index, reduction_length) for index, parameter in enumerate(parameters)]
 
 
-def _fill(parameter: Parameter, rule: InputRule, index: int) -> Array:
+def _fill(parameter: Parameter, rule: InputRule, index: int, reduction_length: int) -> Array:
     name = f"{rule.module_sha256}:{rule.input_seed}:{index}"
     key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "little")
     generator = np.random.Generator(np.random.Philox(key=key))
@@ -81,7 +89,26 @@ def _fill(parameter: Parameter, rule: InputRule, index: int) -> Array:
         low = max(low, int(limits.min))
         high = max(low + 1, min(high, int(limits.max)))
         return generator.integers(low, high, parameter.shape, dtype=dtype)
+    bits = _FEW_BITS.get(parameter.dtype)
+    if bits is not None and reduction_length > 1 and not rule.positive_floats:
+        return _summed_exactly(generator, parameter.shape, bits, reduction_length).astype(dtype)
     low_float, high_float = _POSITIVE if rule.positive_floats else _SIGNED
     wide = np.float64 if dtype == np.float64 else np.float32
     drawn = generator.random(parameter.shape, dtype=wide)
     return (drawn * wide(high_float - low_float) + wide(low_float)).astype(dtype, copy=False)
+
+
+def _summed_exactly(
+    generator: np.random.Generator, shape: tuple[int, ...], bits: int, reduction_length: int
+) -> Array:
+    """Whole numbers whose products can be summed in any order: the sums, too, fit into so many bits.
+
+    A sum of n products of two such numbers deviates by their variance times sqrt(n); four times that is to be
+    2 ** bits. Where -1, 0 and 1 vary too much, most of them are made zeros.
+    """
+    variance = 2**bits / 4 / math.sqrt(reduction_length)
+    # Of whole numbers up to `most`, all alike, it is most * (most + 1) / 3.
+    most = max(1, int(math.sqrt(3 * variance + 0.25) - 0.5))
+    drawn = generator.integers(-most, most, shape, endpoint=True).astype(np.float32)
+    kept = generator.random(shape, dtype=np.float32) < variance / (most * (most + 1) / 3)
+    return drawn * kept

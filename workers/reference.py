@@ -21,7 +21,7 @@ from workers.messages import MeasureChunk
 from workers.reference_files import read_reference
 
 #: Counts up when inputs or the safe order change, so that old files are not used.
-_FORMAT = 2
+_FORMAT = 3
 _DISK_SHARE = 0.5
 #: Of the word of a child that it is done, or why not.
 ANSWER_BYTES = 1 << 16

@@ -46,10 +46,12 @@ def run(channel: Channel) -> None:
     start_thread_pool(len(os.sched_getaffinity(0)))
     program = link(runtime, linker=order["linker"], directory=Path.cwd(), before_loading=forbid_processes)
     rule = InputRule(**order["rule"])
-    inputs, outputs = _compute(tvm, program, wanted, indices, rule)
+    inputs = make_inputs(wanted, rule, reduction_length=length)
+    outputs = _compute(tvm, program, wanted, indices, inputs)
     positive = any(_has_nan(array) for array in outputs.values())
     if positive:
-        inputs, outputs = _compute(tvm, program, wanted, indices, replace(rule, positive_floats=True))
+        inputs = make_inputs(wanted, replace(rule, positive_floats=True), reduction_length=length)
+        outputs = _compute(tvm, program, wanted, indices, inputs)
     write_reference(
         Path("reference"),
         parameters=wanted,
@@ -69,14 +71,13 @@ def restore(channel: Channel) -> None:
 
 
 def _compute(
-    tvm: Any, program: Program, wanted: list[Parameter], indices: list[int], rule: InputRule
-) -> tuple[list[Array], dict[int, Array]]:
-    inputs = make_inputs(wanted, rule)
+    tvm: Any, program: Program, wanted: list[Parameter], indices: list[int], inputs: list[Array]
+) -> dict[int, Array]:
     tensors = [tvm.runtime.empty(array.shape, item.dtype) for array, item in zip(inputs, wanted, strict=True)]
     for tensor, array in zip(tensors, inputs, strict=True):
         tensor.copyfrom(array)
     program.call(*tensors)
-    return inputs, {index: tensors[index].numpy() for index in indices}
+    return {index: tensors[index].numpy() for index in indices}
 
 
 def _has_nan(array: Array) -> bool:

@@ -117,13 +117,13 @@ def unpack_reference(packed: bytes, directory: Path, rule: InputRule) -> None:
         count = math.prod(parameter.shape)
         outputs[index] = np.frombuffer(packed, dtype=dtype, count=count, offset=end).reshape(parameter.shape)
         end += count * dtype.itemsize
-    positive = bool(meta["positive_floats"])
+    positive, length = bool(meta["positive_floats"]), int(meta["reduction_length"])
     write_reference(
         directory,
         parameters=parameters,
-        inputs=make_inputs(parameters, replace(rule, positive_floats=positive)),
+        inputs=make_inputs(parameters, replace(rule, positive_floats=positive), reduction_length=length),
         outputs=outputs,
-        reduction_length=int(meta["reduction_length"]),
+        reduction_length=length,
         positive_floats=positive,
     )
 

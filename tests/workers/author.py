@@ -44,6 +44,7 @@ def run(channel: Channel) -> None:
             "dense_traces": searched(dense(), count=4),
             "half": save(half("float16")),
             "bfloat": save(half("bfloat16")),
+            "narrow": {dtype: narrow(dtype) for dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2")},
             "bools": save(bools()),
             "chase": save(module_of(chase)),
             "places": save(module_of(places)),
@@ -56,6 +57,32 @@ def run(channel: Channel) -> None:
 
 def module_of(function: Any) -> Any:
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)})
+
+
+def narrow(dtype: str) -> dict[str, str]:
+    """A long sum in few bits; a trace that makes another sum of it, and two that order it otherwise."""
+    a, b = te.placeholder((16, 512), dtype, name="A"), te.placeholder((512, 16), dtype, name="B")
+    k = te.reduce_axis((0, 512), name="k")
+    mod = workload([a, b, te.compute((16, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
+
+    def cut(sch: Any) -> None:
+        """Fractions become zeros; whole numbers, of which float8 is filled, lose their signs."""
+        copied = sch.cache_read(sch.get_sblock("C", func_name="main"), 0, "global")
+        sch.unsafe_set_dtype(copied, 0, "int8" if dtype == "bfloat16" else "bool")
+
+    def kept_wide(sch: Any) -> None:
+        sch.cache_write(sch.get_sblock("C", func_name="main"), 0, "global")
+
+    def in_parts(sch: Any) -> None:
+        *_, depth = sch.get_loops(sch.get_sblock("C", func_name="main"))
+        sch.rfactor(sch.split(depth, [None, 8])[1], 0)
+
+    return {
+        "module": save(mod),
+        "wrong": trace(mod, cut),
+        "kept_wide": trace(mod, kept_wide),
+        "in_parts": trace(mod, in_parts),
+    }
 
 
 def workload(tensors: list[Any], **options: Any) -> Any:

@@ -27,9 +27,32 @@ def test_unsigned_differences_do_not_wrap():
 
 def test_longer_sums_may_differ_more():
     assert tolerance("float32", 1) == tolerance("float32", 512) == 1e-4
-    assert tolerance("float32", 10**8) == pytest.approx(8 * 2**-23 * 1e4)
+    assert tolerance("float32", 10**8) == pytest.approx(4 * 2**-23 * 1e4)
     assert tolerance("float64", 10) < tolerance("float32", 10) < tolerance("float16", 10)
     assert tolerance("float16", 4) < tolerance("bfloat16", 4) < tolerance("float8_e5m2", 4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("length", [1, 64, 4096, 10**8])
+def test_neither_nothing_nor_half_of_a_sum_passes_however_long_it_is(dtype, length):
+    expected = np.linspace(-4, 4, 9).astype(getattr(ml_dtypes, dtype, dtype))
+    for share in (0, 0.5, -1):
+        got = (expected.astype("float32") * share).astype(expected.dtype)
+        assert difference("C", got, expected, dtype=dtype, reduction_length=length) is not None
+
+
+@pytest.mark.parametrize(("dtype", "length"), [("float16", 2048), ("bfloat16", 1024)])
+def test_a_sum_that_is_rounded_at_each_step_passes(dtype, length):
+    held = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    generator = np.random.default_rng(0)
+    factors = generator.random((2, length, 64), "float32") * 2 - 1
+    products = np.prod(factors.astype(held).astype("float32"), axis=0)
+    total = np.zeros(64, held)
+    for product in products:
+        total = (total.astype("float32") + product).astype(held)
+    expected = products.sum(axis=0).astype(held)
+    assert not np.array_equal(total, expected)
+    assert difference("C", total, expected, dtype=dtype, reduction_length=length) is None
 
 
 def test_rounding_passes_and_a_real_difference_does_not():

@@ -73,6 +73,17 @@ def test_a_wrong_output_says_where_and_by_how_much(bench, authored):
     assert "largest absolute difference" in outcome.error
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_a_long_sum_in_few_bits_is_judged_too(bench, authored, dtype):
+    """TVM keeps what stays inside of a kernel in more bits, and the order is the schedule's."""
+    narrow = authored["narrow"][dtype]
+    traces = [narrow[name] for name in ("wrong", "kept_wide", "in_parts")]
+    outcomes = bench.measure(narrow["module"], *traces)
+    assert [outcome.outcome for outcome in outcomes] == [Outcome.WRONG_OUTPUT, Outcome.OK, Outcome.OK], [
+        outcome.error for outcome in outcomes
+    ]
+
+
 def test_a_trace_that_does_not_fit_is_rejected(bench, authored):
     for trace in (authored["mm_tiled"], '[[["NoSuch", [], [], []]], []]', "not json"):
         (outcome,) = bench.measure(authored["scale"], trace)
