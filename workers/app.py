@@ -4,10 +4,12 @@ JSON only, no result backend, early acknowledgement: a chunk that is lost is run
 which is the only retry. Made by the tuner service to send, by the worker to receive.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
-from kombu import Queue
+from kombu import Exchange, Queue
+from kombu.exceptions import OperationalError
 
 from workers.messages import Result
 from workers.queues import RESULTS
@@ -15,6 +17,9 @@ from workers.queues import RESULTS
 #: Only matters for messages in flight when a worker dies; chunks are acknowledged at once.
 _VISIBILITY_TIMEOUT_SECS = 3600
 _RETRY_EVERY_SECS = 2.0
+_OWN_QUEUE_SECS = 3600.0
+#: Of an answer of the broker: a connection may be dead although nobody has ended it.
+_ANSWER_SECS = 10.0
 
 
 def make_app(broker_url: str) -> Celery:
@@ -37,6 +42,7 @@ def make_app(broker_url: str) -> Celery:
         broker_connection_max_retries=None,
         broker_transport_options={
             "visibility_timeout": _VISIBILITY_TIMEOUT_SECS,
+            "socket_timeout": _ANSWER_SECS,
             "socket_keepalive": True,
             "health_check_interval": 10,
         },
@@ -49,13 +55,33 @@ def results_queue() -> Queue:
     return Queue(RESULTS, durable=True)
 
 
-def publish_result(app: Celery, obj: Result, *, timeout_secs: float = 120.0) -> None:
+def own_queue(name: str) -> Queue:
+    """On which one worker hears itself: the broker forgets it when nobody has listened for an hour.
+
+    A pod has another name each time. No chunk takes so long, behind which the worker hears nothing.
+    """
+    return Queue(name, Exchange(name), routing_key=name, expires=_OWN_QUEUE_SECS)
+
+
+def publish_result(
+    app: Celery,
+    obj: Result,
+    *,
+    timeout_secs: float = 120.0,
+    given_up: Callable[[], bool] = lambda: False,
+) -> None:
     """Put a result on the `results` queue; safe from any thread.
 
-    While the broker is away it is tried again, for `timeout_secs`; then kombu.exceptions.OperationalError is
-    raised, and the result is lost: the reconciler rings for it again.
+    While the broker is away it is tried again, for `timeout_secs` or until it is given up; then
+    kombu.exceptions.OperationalError is raised, and the result is lost: the reconciler rings for it again.
     """
+
+    def not_sent(error: Exception, _retry_secs: float) -> None:
+        if given_up():
+            raise OperationalError(f"given up: {error}") from error
+
     policy: dict[str, Any] = {
+        "errback": not_sent,
         "max_retries": max(1, int(timeout_secs / _RETRY_EVERY_SECS)),
         "interval_start": 0.1,
         "interval_step": 0.5,

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import structlog
 
+from workers.api_answer import read_answer
 from workers.errors import ArtifactRefused, ArtifactUnwanted, JoinRefused
 
 _log = structlog.get_logger(__name__)
@@ -91,8 +92,7 @@ class ArtifactClient:
             return None
         if not answer.is_success:
             raise ArtifactRefused(f"the API names no self-test kernels: {_said(answer)}")
-        named: dict[str, Any] = answer.json()
-        return named
+        return read_answer(answer, dict)
 
     def _put(self, sha256: str, data: bytes, unwanted: Callable[[], bool]) -> None:
         body = zlib.compress(data, 6)
@@ -107,7 +107,7 @@ class ArtifactClient:
         while not unwanted():
             try:
                 answer = self._client.request(method, path, content=content, headers=headers)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 _log.warning("api_away", path=path, reason=str(error))
             else:
                 if answer.status_code in _REFUSALS:

@@ -68,6 +68,8 @@ class Canary:
     #: For how long the worker has had no chunk.
     idle_secs: Callable[[], float]
     on_deaf: Callable[[], None]
+    #: Whether the broker did not take the latest message.
+    broker_away: bool = False
     _hearing: Hearing = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -119,7 +121,9 @@ class Canary:
                     retry=False,
                     ignore_result=True,
                 )
+            self.broker_away = False
         except (KombuError, RedisError, OSError) as error:
             _log.warning("canary_not_sent", reason=str(error))
+            self.broker_away = True
             with self._lock:
                 self._hearing.heard(message)

@@ -29,12 +29,25 @@ class Consuming:
         self.apply()
 
     @property
+    def quarantined(self) -> bool:
+        return self._quarantined
+
+    @property
     def silent(self) -> bool:
         return self._silent
 
     def set_silent(self, silent: bool) -> None:  # noqa: FBT001 - the heartbeat's callback
         self._silent = silent
         self.apply()
+
+    @property
+    def fault(self) -> str | None:
+        """Why it takes no chunk, in a few words; None where it does."""
+        if self._silent:
+            return "the API does not answer its heartbeats"
+        if self._quarantined:
+            return "the device is in quarantine"
+        return "it is draining" if self._draining else None
 
     def apply(self) -> None:
         """Bring the consumer to what is wanted; nothing happens while Celery has none yet: call again."""

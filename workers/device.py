@@ -3,11 +3,10 @@
 The worker process never loads TVM: the target is asked of a sandboxed child (workers/detect_child.py).
 """
 
-import fcntl
 import os
 import platform
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from sandbox.errors import SandboxError
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
+from workers.core_lock import CoreLock
 from workers.errors import DeviceError
 
 _DETECT_TIMEOUT_SECS = 60.0
@@ -33,20 +33,18 @@ class Device:
     memory_bytes: int
     facts: dict[str, Any]
     #: One for each core, in the order in which they are taken.
-    lock_paths: tuple[Path, ...]
+    locks: tuple[CoreLock, ...]
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self, *, given_up: Callable[[], bool]) -> Iterator[None]:
         """Nobody else on this host times on the device meanwhile; waits for its turn.
 
-        A device of other cores does not wait; one that shares a core does. The kernel gives the locks back
-        when a process dies. Containers of one host share the locks' directory.
+        A device of other cores does not wait; one that shares a core does. Containers of one host share the
+        locks' directory. Raises DeviceUnwanted where `given_up` says so while it waits.
         """
         with ExitStack() as held:
-            for path in self.lock_paths:
-                lock_fd = _open_lock(path)
-                held.callback(os.close, lock_fd)
-                fcntl.flock(lock_fd, fcntl.LOCK_EX)
+            for lock in self.locks:
+                held.enter_context(lock.held(given_up=given_up))
             yield
 
 
@@ -78,9 +76,9 @@ def find_device(kind: str, *, num_cores: int | None, lock_dir: Path) -> Device:
     cpus = tuple(allowed[:num_cores])
     name = "cpu-" + "-".join(str(cpu) for cpu in cpus)
     model = cpu_model()
-    lock_paths = tuple(lock_dir / f"cpu-{cpu}.lock" for cpu in cpus)
-    for path in lock_paths:
-        os.close(_open_lock(path))
+    locks = tuple(CoreLock(lock_dir / f"cpu-{cpu}.lock") for cpu in cpus)
+    for lock in locks:
+        lock.check()
     return Device(
         name=name,
         device_class=f"{model} {len(cpus)}c",
@@ -96,7 +94,7 @@ def find_device(kind: str, *, num_cores: int | None, lock_dir: Path) -> Device:
             # False: whatever else runs on the host may make a kernel look slow.
             "real_time": may_run_in_real_time(),
         },
-        lock_paths=lock_paths,
+        locks=locks,
     )
 
 
@@ -155,19 +153,6 @@ def cpu_model() -> str:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
-
-
-def _open_lock(path: Path) -> int:
-    """Of any user's file: a lock needs no right to write, and its directory is open to all."""
-    try:
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.chmod(0o1777)
-        if not path.exists():
-            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise DeviceError(f"the device lock {path} cannot be opened: {error}") from error
 
 
 def _governor(cpu: int) -> str | None:

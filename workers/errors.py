@@ -2,6 +2,7 @@
 
 WorkerError
 ├── DeviceError         no such device here, or it is held by somebody else
+├── DeviceUnwanted      nobody waits any more for a device that another process has
 ├── ReferenceFailed     no reference output could be computed for a workload
 ├── ArtifactRefused     the API does not take an artifact, or does not give it
 ├── ArtifactLost        what others built is no longer there: it is built again
@@ -11,6 +12,8 @@ WorkerError
 ├── ProbesError         the port for /metrics and the probes cannot be opened
 ├── ProgramError        inside a child: a module that cannot be built or run here
 ├── WorkerDeaf          its broker's messages do not reach it any more
+├── ThreadDied          one of its background threads has ended by an exception
+├── AnswerUnreadable    what answers in the API's place is not the API, or not one that it knows
 └── JoinRefused         the API does not want this worker, or not any more
 """
 
@@ -21,6 +24,10 @@ class WorkerError(Exception):
 
 class DeviceError(WorkerError):
     """The device is not here, cannot be served, or is held by another process."""
+
+
+class DeviceUnwanted(WorkerError):  # noqa: N818 - named for what happened
+    """Nobody waits any more for a device that another process times on."""
 
 
 class ReferenceFailed(WorkerError):  # noqa: N818 - named for what happened
@@ -57,6 +64,14 @@ class ProgramError(WorkerError):
 
 class WorkerDeaf(WorkerError):  # noqa: N818 - named for what happened
     """What the worker sends itself through the broker does not arrive."""
+
+
+class ThreadDied(WorkerError):  # noqa: N818 - named for what happened
+    """A background thread has ended by an exception: the worker is not whole without it."""
+
+
+class AnswerUnreadable(WorkerError):  # noqa: N818 - named for what happened
+    """What the API answered is not what it answers: the request and the answer's beginning."""
 
 
 class JoinRefused(WorkerError):  # noqa: N818 - named for what happened

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import httpx
 import structlog
 
-from workers.errors import JoinRefused
+from workers.errors import WorkerError
 from workers.holding import Holding
 from workers.membership import Membership
 from workers.selftester import DeviceReport
@@ -20,6 +20,7 @@ from workers.selftester import DeviceReport
 _log = structlog.get_logger(__name__)
 #: So many heartbeats without an answer, and no less than so long: the farm takes the worker for dead.
 _SILENT_BEATS, _SILENT_SECS = 5, 3.0
+_STOP_SECS = 1.0
 
 
 class Heartbeat:
@@ -52,8 +53,9 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
+        """Send no further one; who hangs with the one under way is not waited for."""
         self._stopped.set()
-        self._thread.join()
+        self._thread.join(_STOP_SECS)
 
     def _run(self) -> None:
         most_secs = max(_SILENT_BEATS * self._every_secs, _SILENT_SECS)
@@ -61,7 +63,7 @@ class Heartbeat:
         while not self._stopped.wait(self._every_secs):
             try:
                 self._beat()
-            except (httpx.HTTPError, JoinRefused, KeyError, ValueError, TypeError) as error:
+            except (httpx.HTTPError, httpx.InvalidURL, WorkerError, ValueError, TypeError) as error:
                 _log.warning("heartbeat_failed", kind=type(error).__name__, reason=str(error))
             else:
                 heard_at = time.monotonic()

@@ -58,6 +58,11 @@ class Holding:
             self._held = dict.fromkeys(self._held, True)
             self._kill_useless()
 
+    @property
+    def stopped(self) -> bool:
+        """The worker ends."""
+        return self._stopped
+
     def dropped(self, attempt: Attempt) -> bool:
         with self._lock:
             return self._held.get(attempt, True)

@@ -13,26 +13,27 @@ from typing import Any
 import structlog
 from celery import Celery, signals
 from celery.exceptions import SecurityWarning
+from kombu import Queue
 from kombu.exceptions import OperationalError
 
 from db.states import WorkerRole
 from sandbox.fork_server import ForkServer
 from workers import metrics
-from workers.app import make_app, publish_result
+from workers.app import make_app, own_queue, publish_result
 from workers.artifact_client import ArtifactClient
 from workers.canary import Canary
 from workers.children_dir import children_dir
 from workers.consumer import SteadyConsumer
 from workers.consuming import Consuming
-from workers.deafness import Deafness
 from workers.device import DetectedTarget, Device, detect_target, find_device, host_name
-from workers.errors import DeviceError, JoinRefused, WorkerDeaf
+from workers.errors import DeviceError, JoinRefused, ThreadDied, WorkerDeaf
 from workers.heartbeat import Heartbeat
 from workers.holding import Holding
 from workers.membership import Joined, Membership
 from workers.messages import MeasureChunk, Result
 from workers.probes import Probes
 from workers.queues import canary_queue, step_of
+from workers.restarting import Restarting
 from workers.selftest import REFERENCE_KERNEL, DeviceTester
 from workers.selftest_shipping import KernelFetcher, KernelShipper
 from workers.selftester import SelfTester
@@ -41,7 +42,7 @@ from workers.settings import WorkerSettings
 from workers.steps import register_steps
 from workers.trial_log import TrialLog
 from workers.turn import Turn
-from workers.work import Bench, make_work
+from workers.work import Bench, Work, make_work
 
 _log = structlog.get_logger(__name__)
 
@@ -49,11 +50,12 @@ _log = structlog.get_logger(__name__)
 def run(settings: WorkerSettings) -> None:
     """Serve until SIGTERM or SIGINT. Raises DeviceError or JoinRefused where there is nothing to serve.
 
-    A worker that has become deaf ends all that it does, and starts again as the same process.
+    A worker that has become deaf, or has lost a thread, ends all that it does, and starts again as the same
+    process.
     """
     try:
         _run(settings)
-    except WorkerDeaf:
+    except (WorkerDeaf, ThreadDied):
         restart()
 
 
@@ -120,11 +122,15 @@ def _serve(
         holding=holding,
         client=client,
         worker_id=lambda: membership.worker_id,
-        publish=lambda obj: _publish(app, obj, trial_log, timeout_secs=settings.publish_timeout_secs),
+        publish=lambda obj: _publish(
+            app, obj, trial_log, timeout_secs=settings.publish_timeout_secs, holding=holding
+        ),
     )
     work = make_work(bench)
-    own_queue = canary_queue(membership.name)
-    worker = _celery_worker(app, name=f"{host_name()}-{device.name}", queues=(*joined.queues, own_queue))
+    canary_name = canary_queue(membership.name)
+    worker = _celery_worker(
+        app, name=f"{host_name()}-{device.name}", queues=joined.queues, own=own_queue(canary_name)
+    )
     consuming = Consuming(worker, joined.queues)
     builds_only = settings.worker_role is WorkerRole.BUILD
     fetcher = KernelFetcher(client=client, worker_id=lambda: membership.worker_id)
@@ -158,13 +164,13 @@ def _serve(
         with turn.chunk(), trial_log.chunk(chunk):
             work.run(chunk)
 
-    deafness = Deafness(last_resort=lambda: _restart_at_once(server, holding))
+    restarting = Restarting(last_resort=lambda: _restart_at_once(server, holding))
     canary = Canary(
         app=app,
-        queue=own_queue,
+        queue=canary_name,
         every_secs=settings.worker_canary_secs,
         idle_secs=lambda: turn.idle_secs,
-        on_deaf=deafness.end_worker,
+        on_deaf=lambda: restarting.end_worker(WorkerDeaf("it hears nothing through its broker any more")),
     )
     register_steps(app, step=step_of(settings.worker_role), work=take, hear=canary.hear)
     heartbeat = Heartbeat(
@@ -179,34 +185,21 @@ def _serve(
         every_secs=joined.heartbeat_secs,
     )
 
-    probes = Probes(
-        host=settings.metrics_host,
-        port=settings.worker_metrics_port,
-        registry=metrics.registry(
-            metrics.WorkerMetrics(
-                stage_secs=work.stage_secs,
-                held=holding.held,
-                quarantined=lambda: selftester.quarantined,
-            )
-        ),
-        healthy=lambda: None,
-        ready=lambda: "the device is in quarantine" if selftester.quarantined else None,
-    )
-
     def stop(**_signal: Any) -> None:
         # What is held is given up at once: the reconciler rings for it again.
         holding.drop_all()
         fetcher.stopped.set()
-        turn.end_test()
+        turn.end_tests()
+        restarting.insist(lambda: _end_at_once(server, membership))
 
     signals.worker_shutting_down.connect(stop)
-    heartbeat.start()
-    selftester.start()
-    if builds_only:
-        shipper.start()
-    canary.start()
     try:
-        with probes:
+        with restarting.watching_threads(), _probes(settings, work, holding, consuming, canary):
+            heartbeat.start()
+            selftester.start()
+            if builds_only:
+                shipper.start()
+            canary.start()
             worker.start()
     finally:
         canary.stop()
@@ -217,12 +210,27 @@ def _serve(
         heartbeat.stop()
         client.close()
         signals.worker_shutting_down.disconnect(stop)
-    deafness.raise_if_deaf()
+    restarting.raise_fault()
 
 
-def _publish(app: Celery, obj: Result, trial_log: TrialLog, *, timeout_secs: float) -> None:
+def _probes(
+    settings: WorkerSettings, work: Work, holding: Holding, consuming: Consuming, canary: Canary
+) -> Probes:
+    told = metrics.WorkerMetrics(
+        stage_secs=work.stage_secs, held=holding.held, quarantined=lambda: consuming.quarantined
+    )
+    return Probes(
+        host=settings.metrics_host,
+        port=settings.worker_metrics_port,
+        registry=metrics.registry(told),
+        healthy=lambda: None,
+        ready=lambda: consuming.fault or ("the broker does not answer" if canary.broker_away else None),
+    )
+
+
+def _publish(app: Celery, obj: Result, trial_log: TrialLog, *, timeout_secs: float, holding: Holding) -> None:
     try:
-        publish_result(app, obj, timeout_secs=timeout_secs)
+        publish_result(app, obj, timeout_secs=timeout_secs, given_up=lambda: holding.stopped)
     except OperationalError as error:
         _log.error("result_lost", trial_id=obj.trial_id, attempt=obj.attempt, reason=str(error))
     else:
@@ -234,6 +242,14 @@ def _restart_at_once(server: ForkServer, holding: Holding) -> None:
     holding.drop_all()
     server.close()
     restart()
+
+
+def _end_at_once(server: ForkServer, membership: Membership) -> None:
+    """Where something hangs that a signal asked to end. What was held is rung for again."""
+    _log.error("worker_hangs", pid=os.getpid())
+    server.close()
+    membership.leave()
+    os._exit(1)
 
 
 def _announcement(settings: WorkerSettings, device: Device, detected: DetectedTarget) -> dict[str, Any]:
@@ -259,8 +275,9 @@ def _suffix(role: WorkerRole) -> str:
     return "-build" if role is WorkerRole.BUILD else ""
 
 
-def _celery_worker(app: Celery, *, name: str, queues: tuple[str, ...]) -> Any:
+def _celery_worker(app: Celery, *, name: str, queues: tuple[str, ...], own: Queue) -> Any:
     """One chunk at a time on one thread; no gossip, no events, no remote control."""
+    app.amqp.queues.add(own)
     with warnings.catch_warnings():
         # Celery warns of root because a message might bring code; ours are JSON, and code runs in children.
         warnings.simplefilter("ignore", SecurityWarning)
@@ -269,7 +286,7 @@ def _celery_worker(app: Celery, *, name: str, queues: tuple[str, ...]) -> Any:
             pool="threads",
             concurrency=1,
             consumer_cls=SteadyConsumer,
-            queues=",".join(queues),
+            queues=",".join((*queues, own.name)),
             loglevel="WARNING",
             quiet=True,
             without_gossip=True,

@@ -24,7 +24,7 @@ from workers.cores import Cores, divide
 from workers.device import Device
 from workers.disk import await_space, says_full
 from workers.endings import Endings
-from workers.errors import ArtifactLost, ArtifactRefused, ArtifactUnwanted, ReferenceFailed
+from workers.errors import ArtifactLost, ArtifactRefused, ArtifactUnwanted, DeviceUnwanted, ReferenceFailed
 from workers.fetched import FetchedKernels, FetchedReferences
 from workers.holding import Attempt, Holding
 from workers.messages import (
@@ -291,8 +291,11 @@ class _Run:
             cpus=self._cores.measure_cpus,
             best_latency_secs=self._best_secs() if searching else None,
         )
-        with device.exclusive():
-            shot.measure(token)
+        try:
+            with device.exclusive(given_up=lambda: self.measurer.holding.dropped(planned.attempt)):
+                shot.measure(token)
+        except DeviceUnwanted:
+            return
         result = shot.result
         if searching and result is not None and result.outcome == Outcome.OK and result.run_secs:
             latency_secs = sorted(result.run_secs)[len(result.run_secs) // 2]

@@ -9,7 +9,8 @@ from typing import Any, Self
 import httpx
 import structlog
 
-from workers.errors import JoinRefused
+from workers.api_answer import read_answer
+from workers.errors import AnswerUnreadable, JoinRefused
 from workers.holding import Attempt
 from workers.selftester import DeviceReport
 
@@ -54,7 +55,7 @@ class Orders:
 
     @classmethod
     def from_json(cls, obj: Mapping[str, Any]) -> Self:
-        """Raises KeyError, ValueError or TypeError."""
+        """Raises what read_answer catches."""
         bests = {int(search): float(secs) for search, secs in obj.get("best_latency_secs", {}).items()}
         if not all(math.isfinite(secs) and secs > 0 for secs in bests.values()):
             raise ValueError("a best latency that is none")
@@ -97,7 +98,7 @@ class Membership:
         while not stopped.is_set():
             try:
                 return self._join()
-            except (httpx.TransportError, httpx.HTTPStatusError) as error:
+            except (httpx.HTTPError, AnswerUnreadable) as error:
                 _log.warning("join_failed", url=str(self._client.base_url), reason=str(error))
             stopped.wait(pause_secs)
             pause_secs = min(2 * pause_secs, _RETRY_MAX_SECS)
@@ -108,7 +109,7 @@ class Membership:
     ) -> Orders:
         """Tell what is held, and of the device what is new.
 
-        Joins again where the API knows this worker no more. Raises httpx.HTTPError.
+        Joins again where the API knows this worker no more. Raises httpx.HTTPError, AnswerUnreadable.
         """
         body: dict[str, Any] = {
             "holding": [list(attempt) for attempt in holding],
@@ -123,8 +124,9 @@ class Membership:
             self._join()
             return Orders(drop=(), drain=False, best_latency_secs={})
         response.raise_for_status()
+        orders = read_answer(response, Orders.from_json)
         self._told_facts = report.facts
-        return Orders.from_json(response.json())
+        return orders
 
     def leave(self) -> None:
         """Tell the API that this worker ends; says so at most once and does not insist."""
@@ -143,7 +145,7 @@ class Membership:
         if response.status_code in _REFUSALS:
             raise JoinRefused(f"the API refused this worker: {response.status_code} {response.text[:1000]}")
         response.raise_for_status()
-        joined = Joined.from_json(response.json())
+        joined = read_answer(response, Joined.from_json)
         self._joined, self._told_facts = joined, {}
         _log.info("worker_joined", worker_id=joined.worker_id, queues=joined.queues)
         return joined

@@ -99,7 +99,10 @@ class ShippedKernels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTester:
-    """Tests one device; every measurement in a fresh child. Raises SandboxError where a child is ended."""
+    """Tests one device; every measurement in a fresh child. Raises SandboxError where a child is ended.
+
+    DeviceUnwanted where it is ended while another process times on the device.
+    """
 
     server: ForkServer
     device: Device
@@ -115,14 +118,14 @@ class DeviceTester:
         if self.shipped is not None:
             # An API that is away is waited for here, not with the device in hand.
             self.shipped()
-        with self.device.exclusive():
+        with self.device.exclusive(given_up=self.turn.test_unwanted):
             roofline = self._roofline()
             noise = self._noise()
         return SelfTest(roofline=roofline, noise=noise, took_secs=time.monotonic() - began)
 
     def reference_secs(self) -> float:
         """A further run of the reference kernel alone."""
-        with self.device.exclusive():
+        with self.device.exclusive(given_up=self.turn.test_unwanted):
             return self._noise().reference_secs
 
     def _roofline(self) -> Roofline:

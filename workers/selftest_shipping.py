@@ -27,6 +27,7 @@ _TIMEOUT_SECS = 60.0
 #: How often the API is told that they are still wanted; it drops what nobody asks for within an hour.
 _SEND_EVERY_SECS = 600.0
 _RETRY_SECS = 10.0
+_STOP_SECS = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class KernelShipper:
     def stop(self) -> None:
         self._stopped.set()
         if self._thread is not None:
-            self._thread.join(5.0)
+            self._thread.join(_STOP_SECS)
 
     def report(self) -> DeviceReport:
         return self._report
@@ -63,7 +64,7 @@ class KernelShipper:
                 sha256 = self.client.send(library, unwanted=self._stopped.is_set, ask=True)
                 kernels = ShippedKernels.from_json({**made, "sha256": sha256})
                 self._report = DeviceReport(facts={"selftest_kernels": asdict(kernels)})
-            except (SandboxError, WorkerError, KeyError, TypeError, ValueError) as error:
+            except (SandboxError, WorkerError, OSError, LookupError, TypeError, ValueError) as error:
                 _log.warning("selftest_kernels_not_sent", kind=type(error).__name__, reason=str(error))
                 pause_secs = _RETRY_SECS
             self._stopped.wait(pause_secs)
@@ -110,7 +111,7 @@ class KernelFetcher:
             raise KernelsMissing("no build worker of this target has sent self-test kernels yet")
         try:
             kernels = ShippedKernels.from_json(named)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise KernelsMissing(f"what the API names does not read: {error!r}") from error
         library = self.client.fetch(kernels.sha256, unwanted=self.stopped.is_set)
         if library is None:

@@ -27,8 +27,10 @@ _IDLE_SECS = 3.0
 #: How often a device in quarantine tests itself, where the setting does not say oftener.
 _QUARANTINE_SECS = 60.0
 _LOOK_SECS = 0.25
-_STOP_SECS = 5.0
+_STOP_SECS = 2.0
 _MOST_ERROR_CHARS = 1000
+#: What a test may fail with, its history's disk included: the device is tested again later.
+_FAULTS = (SandboxError, WorkerError, OSError, ValueError, LookupError, TypeError, ArithmeticError)
 
 
 class TestsDevice(Protocol):
@@ -74,7 +76,7 @@ class SelfTester:
 
     def stop(self) -> None:
         self._stopped.set()
-        self.turn.end_test()
+        self.turn.end_tests()
         if self._thread is not None:
             self._thread.join(_STOP_SECS)
 
@@ -105,7 +107,7 @@ class SelfTester:
             judgement = self._judge(result.noise.reference_secs)
         except KernelsMissing:
             return False
-        except (SandboxError, WorkerError) as error:
+        except _FAULTS as error:
             if self.turn.idle_secs < _IDLE_SECS or self._stopped.is_set():
                 return False
             _log.warning("selftest_failed", kind=type(error).__name__, reason=str(error))

@@ -18,6 +18,7 @@ class Turn:
         self._lock = threading.Lock()
         self._chunks = 0
         self._child: Child | None = None
+        self._ended = False
         self._idle_since = time.monotonic()
 
     @contextmanager
@@ -38,7 +39,7 @@ class Turn:
         """`child` tests the device meanwhile; it is killed as soon as a chunk is there."""
         with self._lock:
             self._child = child
-            if self._chunks:
+            if self._chunks or self._ended:
                 self._end_test()
         try:
             yield
@@ -52,8 +53,15 @@ class Turn:
         with self._lock:
             return 0.0 if self._chunks else time.monotonic() - self._idle_since
 
-    def end_test(self) -> None:
+    def test_unwanted(self) -> bool:
+        """A chunk is there, or the worker ends."""
         with self._lock:
+            return self._chunks > 0 or self._ended
+
+    def end_tests(self) -> None:
+        """The worker ends: whatever test is under way or begins ends at once."""
+        with self._lock:
+            self._ended = True
             self._end_test()
 
     def _end_test(self) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+_NOTHING = object()
+
 
 @dataclass
 class Fleet:
@@ -20,6 +22,9 @@ class Fleet:
     forgets: bool = False
     #: Status of every answer, where it is not 200.
     broken: int | None = None
+    #: Instead of what a heartbeat, or a join, is answered.
+    says: Any = _NOTHING
+    joins_say: Any = None
     port: int = 0
     _server: ThreadingHTTPServer | None = None
 
@@ -54,13 +59,13 @@ class Fleet:
         self._server.shutdown()
         self._server.server_close()
 
-    def answer(self, path: str, body: dict[str, Any], authorization: str) -> tuple[int, dict[str, Any]]:
+    def answer(self, path: str, body: dict[str, Any], authorization: str) -> tuple[int, Any]:
         if self.broken is not None:
             return self.broken, {"title": "broken on purpose"}
         assert authorization == "Bearer sesame"
         if path == "/v1/workers:join":
             self.joins.append(body)
-            return 200, {
+            return 200, self.joins_say or {
                 "worker_id": f"worker-{len(self.joins)}",
                 "target": body["target"],
                 "target_key": "k" * 64,
@@ -76,4 +81,5 @@ class Fleet:
             self.forgets = False
             return 404, {"title": "no such worker"}
         self.heartbeats.append((worker_id, body))
-        return 200, {"drop": self.drop, "drain": self.drain, "best_latency_secs": {"1": 1e-3}}
+        orders = {"drop": self.drop, "drain": self.drain, "best_latency_secs": {"1": 1e-3}}
+        return 200, orders if self.says is _NOTHING else self.says

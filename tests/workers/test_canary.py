@@ -7,12 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import redis
 
 from db.states import Outcome
 from tests.servers import short_dir
 from tests.workers.conftest import Bench
 from tests.workers.test_worker import Farm, wait_until
-from workers.canary import Hearing
+from workers.app import make_app, own_queue
+from workers.canary import Canary, Hearing
+from workers.queues import canary_queue
 
 _PIECE = 1 << 16
 
@@ -51,6 +54,23 @@ def test_a_busy_worker_hears_later() -> None:
         assert hearing.waits
     hearing.look(now=71.0, idle_secs=11.0)
     assert (hearing.waits, hearing.misses) == (False, 1)
+
+
+def test_a_queue_that_nobody_hears_is_forgotten(valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a pod that is gone would leave keys in the broker for ever."""
+    monkeypatch.setattr("workers.app._OWN_QUEUE_SECS", 0.5)
+    app, name = make_app(valkey_url), canary_queue("node/pod-x7k2p")
+    app.amqp.queues.add(own_queue(name))
+    sending = Canary(app=app, queue=name, every_secs=10.0, idle_secs=lambda: 0.0, on_deaf=lambda: None)
+    broker = redis.Redis.from_url(valkey_url.replace("redis+socket://", "unix://"))
+    sending._send()
+    assert (broker.llen(name), sending.broker_away) == (1, False)
+    wait_until(lambda: not broker.exists(name), timeout_secs=5)
+    lasting = {key.decode() for key in broker.keys(f"*{name}*") if broker.ttl(key) == -1}
+    swept = {f"_kombu.binding.{entry.decode()}" for entry, _ in broker.zscan_iter("_kombu.binding_deadlines")}
+    assert lasting <= swept, "what has no end of its own is swept by other workers"
+    broker.close()
+    app.close()
 
 
 class Proxy:
@@ -142,3 +162,18 @@ def test_a_worker_whose_connection_is_silent_starts_again_and_works(
     assert "worker_deaf" in worker.log.read_text()
     worker.send(chunk)
     assert worker.await_outcomes(1, timeout_secs=30)[0].outcome is Outcome.OK
+
+
+@pytest.mark.slow
+def test_outcomes_find_another_way_where_their_connection_is_silent(
+    farm: tuple[Farm, Proxy], bench: Bench, authored: dict[str, str]
+) -> None:
+    """Nobody ends such a connection: a worker would wait for its answer for ever, its device with it."""
+    worker, proxy = farm
+    worker.send(bench.chunk(authored["mm"], *[authored["mm_tiled"]] * 24, cut_off_ratio=1e3))
+    worker.await_outcomes(1)
+    proxy.deafen()
+    wait_until(lambda: worker.fleet.heartbeats[-1][1]["holding"] == [], timeout_secs=60)
+    while worker.await_outcomes(1)[-1].trial_id != 23:
+        worker.await_outcomes(len(worker.outcomes) + 1)
+    wait_until(lambda: len(worker.fleet.joins) == 2, timeout_secs=60)

@@ -22,6 +22,10 @@ from workers.shot import read_answer
 from workers.timing import cut_off, relative_error, repeats
 
 
+def never() -> bool:
+    return False
+
+
 class FakeChild:
     def __init__(self):
         self.kills = 0
@@ -62,14 +66,14 @@ def test_a_device_names_its_class_and_cores(tmp_path):
 
 def test_the_device_is_exclusive_on_its_host(tmp_path):
     device = find_device("cpu", num_cores=None, lock_dir=tmp_path / "shared")
-    held_fd = os.open(device.lock_paths[0], os.O_RDONLY)
-    with device.exclusive(), pytest.raises(BlockingIOError):
+    held_fd = os.open(device.locks[0].path, os.O_RDONLY)
+    with device.exclusive(given_up=never), pytest.raises(BlockingIOError):
         fcntl.flock(held_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     fcntl.flock(held_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     entered = threading.Event()
 
     def enter():
-        with device.exclusive():
+        with device.exclusive(given_up=never):
             entered.set()
 
     thread = threading.Thread(target=enter)
@@ -94,10 +98,10 @@ def test_devices_that_share_a_core_take_turns_and_others_do_not(tmp_path):
     entered = threading.Event()
 
     def enter():
-        with of_all.exclusive():
+        with of_all.exclusive(given_up=never):
             entered.set()
 
-    with of_first.exclusive(), of_others.exclusive():
+    with of_first.exclusive(given_up=never), of_others.exclusive(given_up=never):
         thread = threading.Thread(target=enter)
         thread.start()
         assert not entered.wait(0.1)

@@ -27,7 +27,8 @@ QUEUE = work_queue("k" * 64, WorkerRole.BOTH)
 class Farm:
     """Broker, fleet and one worker process."""
 
-    def __init__(self, home: Path, **variables: str) -> None:
+    def __init__(self, home: Path, *, before: str = "", **variables: str) -> None:
+        """`before` is run in the worker's process before the worker."""
         self.home = home
         self.socket = home / "valkey.sock"
         self.start_broker()
@@ -46,6 +47,7 @@ class Farm:
             **variables,
         }
         command = "from workers.main import run; from workers.settings import WorkerSettings as S; run(S())"
+        command = before + command
         with self.log.open("wb") as log:
             self.worker = subprocess.Popen([sys.executable, "-c", command], env=env, stdout=log, stderr=log)
 

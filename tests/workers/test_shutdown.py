@@ -1,0 +1,87 @@
+"""A worker that is told to end does so at once, whatever it waits for: a device, the API, the broker."""
+
+import fcntl
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from db.states import Outcome
+from tests.servers import short_dir
+from tests.workers.conftest import Bench
+from tests.workers.test_worker import Farm, wait_until
+
+#: Of `tilefarm-server up`, which ends the parts one by one, it is ten seconds.
+ENOUGH_SECS = 5.0
+
+
+@pytest.fixture
+def farm() -> Iterator[Farm]:
+    with short_dir() as home:
+        farm = Farm(home, TILEFARM_WORKER_SELFTEST_SECS="0")
+        try:
+            wait_until(lambda: farm.fleet.heartbeats, timeout_secs=30)
+            yield farm
+        finally:
+            farm.close()
+
+
+def ends(farm: Farm, *, code: int = 0) -> float:
+    """Seconds."""
+    began = time.monotonic()
+    farm.worker.send_signal(signal.SIGTERM)
+    assert farm.worker.wait(30) == code, farm.log.read_text()[-3000:]
+    return time.monotonic() - began
+
+
+def test_while_another_process_times_on_its_device(
+    farm: Farm, bench: Bench, authored: dict[str, str]
+) -> None:
+    lock_fd = os.open(next((farm.home / "locks").iterdir()), os.O_RDONLY)
+    fcntl.flock(lock_fd, fcntl.LOCK_EX)
+    farm.send(bench.chunk(authored["mm"], authored["mm_tiled"]))
+    wait_until(lambda: farm.fleet.heartbeats[-1][1]["holding"] == [[0, 1]])
+    time.sleep(1.5)
+    assert farm.outcomes == []
+    assert ends(farm) < ENOUGH_SECS
+    os.close(lock_fd)
+    assert farm.fleet.left == ["worker-1"]
+
+
+def test_while_its_outcomes_wait_for_a_broker_that_is_away(
+    farm: Farm, bench: Bench, authored: dict[str, str]
+) -> None:
+    farm.send(bench.chunk(authored["mm"], *[authored["mm_tiled"]] * 24, cut_off_ratio=1e3))
+    assert farm.await_outcomes(1)[0].outcome is Outcome.OK
+    farm.stop_broker()
+    time.sleep(2.0)
+    assert farm.fleet.heartbeats[-1][1]["holding"]
+    assert ends(farm) < ENOUGH_SECS
+    assert farm.fleet.left == ["worker-1"]
+    farm.start_broker()
+
+
+def test_while_the_api_takes_connections_and_answers_nothing(farm: Farm) -> None:
+    farm.fleet.stop()
+    with socket.create_server(("127.0.0.1", farm.fleet.port)):
+        time.sleep(1.0)
+        assert ends(farm) < ENOUGH_SECS
+    farm.fleet.start()
+
+
+def test_while_something_hangs_that_nobody_thought_of(bench: Bench, authored: dict[str, str]) -> None:
+    before = "import time; from workers.measure import Measurer; Measurer.run = lambda *_: time.sleep(60)\n"
+    with short_dir() as home:
+        farm = Farm(home, before=before, TILEFARM_WORKER_SELFTEST_SECS="0")
+        try:
+            wait_until(lambda: farm.fleet.heartbeats, timeout_secs=30)
+            farm.send(bench.chunk(authored["mm"], authored["mm_tiled"]))
+            wait_until(lambda: "chunk_started" in farm.log.read_text())
+            assert ends(farm, code=1) < 10
+            assert farm.fleet.left == ["worker-1"]
+            assert "worker_hangs" in farm.log.read_text()
+        finally:
+            farm.close()
