@@ -1,6 +1,7 @@
 """Logs of every role: JSON lines, a static event with identifiers as fields; set up once for each process."""
 
 import logging
+import threading
 from typing import TextIO
 
 import structlog
@@ -19,3 +20,11 @@ def configure(stream: TextIO | None = None) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=stream),
         cache_logger_on_first_use=True,
     )
+    threading.excepthook = _note_death
+
+
+def _note_death(death: threading.ExceptHookArgs) -> None:
+    """Of a thread that ended by an exception; what follows is its role's."""
+    if death.exc_value is not None and not isinstance(death.exc_value, SystemExit):
+        name = "unknown" if death.thread is None else death.thread.name
+        structlog.get_logger(__name__).error("thread_died", thread=name, exc_info=death.exc_value)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from db.jobs import revisions
@@ -61,6 +62,7 @@ class EventPoller:
                 sent = snapshot.revision
                 while (newer := self._newer(job_id, sent)) is None:
                     if not await self._wait():
+                        self._ensure_running()
                         yield ": alive\n\n"
                 snapshot = newer
         finally:
@@ -83,6 +85,10 @@ class EventPoller:
         return True
 
     def _ensure_running(self) -> None:
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            error = self._task.exception()
+            if error is not None:
+                _log.error("events_poll_died", exc_info=error)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._poll())
 
@@ -106,11 +112,20 @@ class EventPoller:
             found = revisions(session, job_ids)
             known = {job_id: view.revision for job_id, view in self._snapshots.items()}
             views = (
-                job_view(session, job_id)
+                _view(session, job_id)
                 for job_id, revision in found.items()
                 if revision > known.get(job_id, 0)
             )
             return {view.id: view for view in views if view is not None}
+
+
+def _view(session: Session, job_id: str) -> JobView | None:
+    """None of rows that do not read: a newer release may have written them. Others' watchers go on."""
+    try:
+        return job_view(session, job_id)
+    except (ValueError, LookupError, TypeError) as error:
+        _log.error("job_unreadable", job_id=job_id, reason=repr(error)[:500])
+        return None
 
 
 def _event(kind: str, view: JobView) -> str:
