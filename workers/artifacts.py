@@ -6,8 +6,6 @@ compressed files under the hash of all that decides their bytes; it never runs o
 
 import hashlib
 import json
-import os
-import threading
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sandbox.directory import read_file
+from workers.staged import is_staged, staged
 
 #: Of the linked kernel, in the directory of the child that linked it.
 LIBRARY_NAME = "kernel.so"
@@ -56,7 +55,7 @@ class ArtifactStore:
 
     def put_bytes(self, key: str, library: bytes) -> None:
         """The same for the library's bytes."""
-        new = self.directory / f".{key}.{os.getpid()}.{threading.get_ident()}"
+        new = staged(self.directory / key)
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             new.write_bytes(zlib.compress(library, 1))
@@ -66,7 +65,7 @@ class ArtifactStore:
             new.unlink(missing_ok=True)
 
     def _shrink(self) -> None:
-        kept = [place for place in self.directory.iterdir() if not place.name.startswith(".")]
+        kept = [place for place in self.directory.iterdir() if not is_staged(place)]
         if len(kept) > self.max_count:
             by_age = sorted(kept, key=lambda place: place.stat().st_mtime)
             for place in by_age[: len(kept) - self.max_count]:

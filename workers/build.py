@@ -104,10 +104,11 @@ class Builder:
     def _reference(self, chunk: MeasureChunk, module_text: str, attempts: list[Attempt]) -> str:
         """The reference's name at the API, computed and sent where that has not happened."""
         own = dataclasses.replace(chunk, target=self.own_target)
-        place = self.references.get(own, module_text, holding=self.holding, attempts=attempts)
+        with self.references.get(own, module_text, holding=self.holding, attempts=attempts) as place:
+            packed = pack_reference(place)
         try:
             return self.client.send(
-                pack_reference(place),
+                packed,
                 ask=any(order.attempt > 1 for order in chunk.trials),
                 unwanted=lambda: all(self.holding.dropped(attempt) for attempt in attempts),
             )

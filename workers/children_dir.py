@@ -1,4 +1,4 @@
-"""Where the children of one worker process have their directories, and how what the dead left is found."""
+"""Where the children of one worker process have their directories; what the dead left in /work is removed."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox.directory import remove
+from workers.staged import drop_left, is_left
 
 
 @contextmanager
@@ -15,9 +16,11 @@ def children_dir(work_dir: Path) -> Iterator[Path]:
     parent.mkdir(parents=True, exist_ok=True)
     own = parent / str(os.getpid())
     for left in parent.iterdir():
-        # One of our own number was a predecessor's: in a container every one of them is process 1.
-        if left == own or not Path("/proc", left.name).exists():
+        if is_left(left.name):
             remove(left)
+    for store in work_dir.iterdir():
+        if store.is_dir():
+            drop_left(store)
     own.mkdir(exist_ok=True)
     try:
         yield own

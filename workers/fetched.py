@@ -6,6 +6,7 @@ longer is told as ArtifactLost: the trial is built again, and is not the candida
 
 import hashlib
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from workers.errors import ArtifactLost, ReferenceFailed
 from workers.holding import Attempt, Holding
 from workers.messages import MeasureChunk
 from workers.reference import ANSWER_BYTES, ReferenceCache, input_rule, move_reference
-from workers.reference_files import read_reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +63,15 @@ class FetchedReferences:
 
     def get(
         self, chunk: MeasureChunk, module_text: str, *, holding: Holding, attempts: Collection[Attempt]
-    ) -> Path:
-        """The directory of the chunk's reference. Raises ArtifactLost, ArtifactUnwanted, ReferenceFailed."""
+    ) -> AbstractContextManager[Path]:
+        """As of ReferenceCache. Raises ArtifactLost, ArtifactUnwanted, ReferenceFailed."""
         del module_text
-        place = self.cache.place(chunk)
-        try:
-            read_reference(place)
-        except OSError:
+
+        def make(place: Path) -> None:
             packed = self._fetch(chunk, holding, attempts)
             self._restore(chunk, packed, place, holding, attempts)
-            self.cache.shrink(keep=place)
-        else:
-            (place / "meta.json").touch()
-        return place
+
+        return self.cache.using(chunk, make)
 
     def _fetch(self, chunk: MeasureChunk, holding: Holding, attempts: Collection[Attempt]) -> bytes:
         def unwanted() -> bool:

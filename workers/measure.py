@@ -85,8 +85,10 @@ class Measurer:
         self.holding.take(attempts)
         try:
             await_space(self.artifacts.directory, given_up=lambda: all(map(self.holding.dropped, attempts)))
-            reference = self.references.get(chunk, module_text, holding=self.holding, attempts=attempts)
-            _Run(measurer=self, chunk=chunk, module_text=module_text, reference=reference).run()
+            with self.references.get(
+                chunk, module_text, holding=self.holding, attempts=attempts
+            ) as reference:
+                _Run(measurer=self, chunk=chunk, module_text=module_text, reference=reference).run()
         except ReferenceFailed as error:
             self._fail_all(chunk.trials, str(error))
         except ArtifactLost as error:

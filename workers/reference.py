@@ -6,7 +6,8 @@ not its trials one by one.
 
 import hashlib
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,22 +15,25 @@ from sandbox.directory import remove
 from sandbox.errors import ChannelError, ChildDied, ChildTimeout
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
-from workers.errors import ReferenceFailed
+from workers.errors import ReferenceFailed, WorkerError
 from workers.holding import Attempt, Holding
 from workers.inputs import InputRule
 from workers.messages import MeasureChunk
-from workers.reference_files import read_reference
+from workers.reference_files import evict, in_use, read_reference
+from workers.staged import is_staged, staged
 
 #: Counts up when inputs or the safe order change, so that old files are not used.
 _FORMAT = 3
 _DISK_SHARE = 0.5
 #: Of the word of a child that it is done, or why not.
 ANSWER_BYTES = 1 << 16
+#: How often a reference is made that another worker evicts before it can be used.
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceCache:
-    """References in `directory`; the least recently used go first.
+    """References in `directory`, which workers of a host may share; the least recently used go first.
 
     At most `max_bytes` of them, and never more than half of what the disk could hold: candidates need some.
     """
@@ -42,17 +46,29 @@ class ReferenceCache:
 
     def get(
         self, chunk: MeasureChunk, module_text: str, *, holding: Holding, attempts: Collection[Attempt]
-    ) -> Path:
-        """The directory of the chunk's reference; raises ReferenceFailed with the reason."""
+    ) -> AbstractContextManager[Path]:
+        """The directory of the chunk's reference, which nobody evicts meanwhile.
+
+        Raises ReferenceFailed with the reason.
+        """
+        return self.using(chunk, lambda place: self._compute(chunk, module_text, place, holding, attempts))
+
+    @contextmanager
+    def using(self, chunk: MeasureChunk, make: Callable[[Path], None]) -> Iterator[Path]:
+        """The same; `make` puts it in place where it is not there. Raises what `make` raises."""
         place = self.place(chunk)
-        try:
-            read_reference(place)
-        except OSError:
-            self._compute(chunk, module_text, place, holding, attempts)
-            self.shrink(keep=place)
-        else:
+        with ExitStack() as stack:
+            for _ in range(_TRIES):
+                try:
+                    stack.enter_context(in_use(place))
+                    break
+                except OSError:
+                    make(place)
+                    self.shrink(keep=place)
+            else:
+                raise WorkerError(f"the reference {place} was made and is not there")
             (place / "meta.json").touch()
-        return place
+            yield place
 
     def place(self, chunk: MeasureChunk) -> Path:
         """The directory of the chunk's reference, whether it is there or not."""
@@ -96,15 +112,15 @@ class ReferenceCache:
             move_reference(child.directory / "reference", place)
 
     def shrink(self, *, keep: Path) -> None:
-        """Drop the least recently used beyond the bound."""
-        sizes = {place: _size_bytes(place) for place in self.directory.iterdir() if place.is_dir()}
+        """Drop the least recently used beyond the bound, unless somebody uses them."""
+        places = [place for place in self.directory.iterdir() if place.is_dir() and not is_staged(place)]
+        sizes = {place: _size_bytes(place) for place in places}
         most_bytes = min(self.max_bytes, int(_DISK_SHARE * shutil.disk_usage(self.directory).total))
         excess = sum(sizes.values()) - most_bytes
         for place in sorted(sizes, key=_last_used):
             if excess <= 0:
                 return
-            if place != keep:
-                remove(place)
+            if place != keep and evict(place):
                 excess -= sizes[place]
 
 
@@ -128,24 +144,28 @@ def reference_name(chunk: MeasureChunk) -> str:
 def move_reference(source: Path, place: Path) -> None:
     """Into place at once, also from another file system; whoever comes second keeps the first's, if whole."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    staged = place.with_name(f".{place.name}.{source.parent.name}")
-    shutil.move(source, staged)
+    new = staged(place)
+    shutil.move(source, new)
     try:
-        staged.rename(place)
+        new.rename(place)
     except OSError:
         try:
             read_reference(place)
         except OSError:
             remove(place)
-            staged.rename(place)
+            new.rename(place)
         else:
-            remove(staged)
+            remove(new)
 
 
 def _size_bytes(place: Path) -> int:
-    return sum(file.stat().st_size for file in place.iterdir())
+    """0 of one that another worker has just evicted."""
+    with suppress(FileNotFoundError):
+        return sum(file.stat().st_size for file in place.iterdir())
+    return 0
 
 
 def _last_used(place: Path) -> float:
-    meta = place / "meta.json"
-    return meta.stat().st_mtime if meta.exists() else 0.0
+    with suppress(FileNotFoundError):
+        return (place / "meta.json").stat().st_mtime
+    return 0.0

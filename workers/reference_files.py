@@ -4,16 +4,19 @@ Written by the reference child, read by candidates of any number of chunks; neve
 """
 
 import errno
+import fcntl
 import json
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sandbox.directory import read_file
+from sandbox.directory import read_file, remove
 from workers.inputs import Array, InputRule, Parameter, make_inputs, numpy_dtype
 
 _META = "meta.json"
@@ -89,6 +92,37 @@ def read_reference(directory: Path) -> Reference:
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise OSError(errno.EIO, f"its {_META} does not read: {error!r}", str(directory)) from error
     return reference
+
+
+@contextmanager
+def in_use(directory: Path) -> Iterator[None]:
+    """No process of this host evicts it meanwhile; raises OSError where it is not there as a whole."""
+    directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory_fd, fcntl.LOCK_SH)
+        # It may have been evicted while it was waited for, and another one made.
+        if not os.path.samestat(os.fstat(directory_fd), directory.stat()):
+            raise FileNotFoundError(errno.ENOENT, "it was evicted", str(directory))
+        read_reference(directory)
+        yield
+    finally:
+        os.close(directory_fd)
+
+
+def evict(directory: Path) -> bool:
+    """Remove it, unless somebody uses it; whether it is gone."""
+    try:
+        directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        with suppress(BlockingIOError):
+            fcntl.flock(directory_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove(directory)
+            return True
+        return False
+    finally:
+        os.close(directory_fd)
 
 
 def _check_size(path: Path, parameter: Parameter) -> None:

@@ -160,9 +160,11 @@ def test_a_reference_is_computed_once_and_the_oldest_makes_room(bench, authored)
     for name in ("scale", "log", "half"):
         chunk, attempts = bench.chunk(authored[name], EMPTY_TRACE), [Attempt(0, 1)]
         bench.holding.take(attempts)
-        places.append(cache.get(chunk, authored[name], holding=bench.holding, attempts=attempts))
+        with cache.get(chunk, authored[name], holding=bench.holding, attempts=attempts) as place:
+            places.append(place)
         before = (places[-1] / "output_1.bin").stat().st_mtime_ns
-        cache.get(chunk, authored[name], holding=bench.holding, attempts=attempts)
+        with cache.get(chunk, authored[name], holding=bench.holding, attempts=attempts):
+            pass
         assert (places[-1] / "output_1.bin").stat().st_mtime_ns == before
         time.sleep(0.02)
     assert [place.exists() for place in places] == [False, True, True]
