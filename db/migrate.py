@@ -4,13 +4,14 @@ There is no downgrade: a release expands the schema first and contracts it in a 
 version before keeps working; a backup is the way back.
 """
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine
+from sqlalchemy import Engine, inspect
 
 from db.session import connect
 
@@ -39,6 +40,23 @@ def current_revision(engine: Engine) -> str | None:
     """The revision of a database; None where it was never migrated."""
     with engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
+
+
+def is_behind(engine: Engine) -> bool:
+    """Whether the database lacks revisions that this version's code needs.
+
+    One of a newer release is not behind: it was only expanded. Raises SQLAlchemyError.
+    """
+    current = current_revision(engine)
+    if current is None:
+        return not inspect(engine).has_table("jobs")
+    return current in _earlier_revisions()
+
+
+@cache
+def _earlier_revisions() -> frozenset[str]:
+    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
+    return frozenset(script.revision for script in scripts) - {head_revision()}
 
 
 def _config() -> Config:

@@ -93,6 +93,8 @@ class ResultsConsumer(threading.Thread):
         self._engine = engine
         self._on_change = on_change
         self._stopping = threading.Event()
+        #: Read by any thread.
+        self.broker_away = False
         self._arrived: list[Any] = []
         #: In time.monotonic(): when the last batch was recorded.
         self._began_at = 0.0
@@ -113,6 +115,7 @@ class ResultsConsumer(threading.Thread):
             except BROKER_ERRORS as error:
                 if time.monotonic() - began_at > _RETRY_MAX_SECS:
                     pause_secs = _RETRY_SECS
+                self.broker_away = True
                 _log.warning("broker_away", reason=str(error), retry_secs=pause_secs)
                 self._stopping.wait(pause_secs)
                 pause_secs = min(2 * pause_secs, _RETRY_MAX_SECS)
@@ -129,6 +132,7 @@ class ResultsConsumer(threading.Thread):
         ) as consumer:
             while not self._stopping.is_set():
                 self._drain(connection, consumer.channel)
+                self.broker_away = False
                 if self._arrived:
                     self._record_arrived()
 

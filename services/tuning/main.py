@@ -14,6 +14,7 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
+from db.migrate import is_behind
 from db.session import connect
 from sandbox.child import Child
 from sandbox.errors import SandboxError
@@ -71,6 +72,7 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, pulse: Pulse) -
     leases = Leases(engine=engine, owner=owner, settings=settings)
     metrics = TunerMetrics(leases=lambda: leases, stuck_secs=settings.stuck_secs)
     with _probes(metrics, consumer, settings), ForkServer(_PRELOAD) as server:
+        _await_schema(engine, settings, metrics, stopping=stopping)
         tuner = Tuner(
             engine=engine,
             leases=leases,
@@ -98,6 +100,22 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, pulse: Pulse) -
     _log.info("tuner_ended", owner=owner)
 
 
+def _await_schema(
+    engine: Engine, settings: TunerSettings, metrics: TunerMetrics, *, stopping: threading.Event
+) -> None:
+    """Until somebody has upgraded the database; one that is away is waited for, too."""
+    while not stopping.is_set():
+        try:
+            if not is_behind(engine):
+                return
+            metrics.waits_for("the database lacks this version's schema")
+            _log.warning("schema_behind", command="tilefarm-server db upgrade")
+        except OperationalError as error:
+            metrics.database_away()
+            _log.warning("database_away", reason=str(error.orig), retry_secs=settings.outage_secs)
+        stopping.wait(settings.outage_secs)
+
+
 def _signer(engine: Engine, settings: TunerSettings, *, stopping: threading.Event) -> Signer | None:
     """The key of the settings; a database that is away is waited for."""
     pem = None if settings.signing_key is None else settings.signing_key.get_secret_value()
@@ -120,7 +138,9 @@ def _probes(metrics: TunerMetrics, consumer: ResultsConsumer, settings: TunerSet
         port=settings.tuner_metrics_port,
         registry=metrics.registry,
         healthy=healthy,
-        ready=lambda: healthy() or metrics.ready(),
+        ready=lambda: (
+            healthy() or metrics.ready() or ("the broker does not answer" if consumer.broker_away else None)
+        ),
     )
 
 

@@ -14,7 +14,8 @@ class TunerMetrics:
         self.registry = CollectorRegistry()
         self._stuck_secs = stuck_secs
         self._turned_at = time.monotonic()
-        self._database_away = False
+        #: What keeps it from a tick; None: nothing.
+        self._waits_for: str | None = "the first tick has not ended"
         self._tick_secs = Histogram(
             "tilefarm_tuner_tick_duration_seconds",
             "Duration of a tick of the loop",
@@ -35,18 +36,21 @@ class TunerMetrics:
         started = time.monotonic()
         yield
         self._turned_at = time.monotonic()
-        self._database_away = False
+        self._waits_for = None
         self._tick_secs.observe(self._turned_at - started)
 
     def database_away(self) -> None:
+        self.waits_for("the database does not answer")
+        self._outages.inc()
+
+    def waits_for(self, what: str) -> None:
         """The loop is well, and waits."""
         self._turned_at = time.monotonic()
-        self._database_away = True
-        self._outages.inc()
+        self._waits_for = what
 
     def healthy(self) -> str | None:
         silent_secs = time.monotonic() - self._turned_at
         return f"the loop has not turned for {silent_secs:.0f} s" if silent_secs > self._stuck_secs else None
 
     def ready(self) -> str | None:
-        return "the database does not answer" if self._database_away else self.healthy()
+        return self._waits_for or self.healthy()

@@ -91,6 +91,19 @@ def test_a_database_without_tables_is_not_ready(api, engine):
     assert problem(api("GET", "/readyz", as_=None), 503)["code"] == "not_ready"
 
 
+@pytest.mark.parametrize(("revision", "ready"), [("0008", False), (head_revision(), True), ("9999", True)])
+def test_a_replica_is_ready_once_the_schema_has_what_its_version_needs(api, engine, revision, ready):
+    """A newer release may have upgraded the database before this one ends."""
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision})
+    answer = api("GET", "/readyz", as_=None)
+    if ready:
+        assert answer.json()["checks"] == {"database": "ok"}
+    else:
+        assert "tilefarm-server db upgrade" in problem(answer, 503)["detail"]
+
+
 def test_metrics_count_rows_without_a_label_per_job(api):
     job = api.submit().json()
     api.join()

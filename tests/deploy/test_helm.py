@@ -206,11 +206,46 @@ def test_the_api_scales_is_spared_and_ends_tls(made):
     ],
 )
 def test_the_schema_comes_first_and_then_the_token(tmp_path, case, upgrade, hook):
-    job = of_kind(manifests(tmp_path, CASES[case], upgrade=upgrade), "Job")["farm-migrate"]
-    assert job["metadata"].get("annotations", {}).get("helm.sh/hook") == hook
+    job = migration(manifests(tmp_path, CASES[case], upgrade=upgrade))
+    assert job["metadata"]["annotations"].get("helm.sh/hook") == hook
     spec = job["spec"]["template"]["spec"]
     assert [each["args"][:2] for each in spec["initContainers"]] == [images()["admin"].command[1:]]
     assert spec["containers"][0]["args"][:3] == ["token", "adopt", "workers"]
+
+
+def migration(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    (job,) = of_kind(objects, "Job").values()
+    return job
+
+
+def test_what_knows_no_upgrade_runs_the_migration_between_the_database_and_the_others(made):
+    """Argo CD renders each upgrade as an install; Helm's hooks would come before the database is there."""
+    waves: dict[int, set[str]] = {}
+    for each in made["bundled"]:
+        wave = each["metadata"].get("annotations", {}).get("argocd.argoproj.io/sync-wave", "0")
+        waves.setdefault(int(wave), set()).add(each["kind"])
+    assert sorted(waves) == [-2, -1, 0]
+    assert waves[-2] == {"StatefulSet", "Service"}
+    assert waves[-1] == {"Job"}
+    job = migration(made["bundled"])["metadata"]["annotations"]
+    assert job["argocd.argoproj.io/hook"] == "Sync"
+    assert job["argocd.argoproj.io/hook-delete-policy"] == "BeforeHookCreation"
+    assert not [name for name in migration(made["defaults"])["metadata"]["annotations"] if "argocd" in name]
+
+
+def test_another_image_or_token_is_another_job_and_the_same_is_the_same(tmp_path):
+    """`kubectl apply` may not change a Job's pods."""
+
+    def name(changes: dict[str, Any]) -> str:
+        return migration(manifests(tmp_path, changes))["metadata"]["name"]
+
+    changed = [
+        {"image": {"tag": "2"}},
+        {"secrets": {"workerTokenName": "workers-2"}},
+        {"migration": {"backoffLimit": 1}},
+    ]
+    assert len({name(changes) for changes in [{}, *changed]}) == 4
+    assert name({}) == name({"api": {"replicas": 3}})
 
 
 def test_a_board_runs_the_image_without_a_compiler_and_names_its_target(made):

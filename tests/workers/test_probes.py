@@ -57,6 +57,7 @@ def test_a_worker_tells_its_seconds_by_stage_and_what_it_holds():
 
 def test_a_tuner_whose_database_is_away_is_healthy_and_not_ready():
     metrics = TunerMetrics(leases=lambda: [7], stuck_secs=60)
+    assert (metrics.healthy(), metrics.ready()) == (None, "the first tick has not ended")
     with metrics.tick():
         pass
     assert (metrics.healthy(), metrics.ready()) == (None, None)

@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from db.migrate import head_revision
+from db.migrate import head_revision, is_behind
 from services.api.deps import EngineDep, SettingsDep
 from services.api.errors import ErrorEntry, UnavailableError
 from services.api.schemas_records import Health, Readiness, Version
@@ -25,7 +25,7 @@ async def healthz() -> Health:
 
 @router.get("/readyz")
 def readyz(engine: EngineDep, settings: SettingsDep) -> Readiness:
-    """Database and, where one is set, broker answer."""
+    """The database answers and has this version's schema; the broker answers, where one is set."""
     checks = {"database": _database(engine)}
     if settings.broker_url is not None:
         checks["broker"] = _broker(settings.broker_url)
@@ -50,11 +50,10 @@ def show_version() -> Version:
 
 def _database(engine: Engine) -> str:
     try:
-        with engine.connect() as connection:
-            connection.exec_driver_sql("SELECT 1 FROM jobs LIMIT 1")
+        behind = is_behind(engine)
     except SQLAlchemyError as error:
         return type(error).__name__
-    return "ok"
+    return "it lacks this version's schema: tilefarm-server db upgrade" if behind else "ok"
 
 
 def _broker(url: str) -> str:
