@@ -19,6 +19,7 @@ from workers.core_lock import CoreLock
 from workers.errors import DeviceError
 
 _DETECT_TIMEOUT_SECS = 60.0
+_CPUS_ONLY = "this release of tilefarm builds for CPUs and times on them, and has no GPU workers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +66,7 @@ class DetectedTarget:
 def find_device(kind: str, *, num_cores: int | None, lock_dir: Path) -> Device:
     """The local device of this kind; raises DeviceError where there is none, or none that can be served."""
     if kind == "cuda":
-        if not list(Path("/dev").glob("nvidia[0-9]*")):
-            raise DeviceError("a CUDA worker was asked for, but this host has no NVIDIA GPU (/dev/nvidia0)")
-        raise DeviceError("a CUDA worker was asked for; this release times CPU targets only")
+        raise DeviceError(f"TILEFARM_WORKER_DEVICE={kind}: {_CPUS_ONLY}, whatever GPU this host has")
     if kind != "cpu":
         raise DeviceError(f"unknown kind of device {kind!r}; known are cpu and cuda")
     allowed = sorted(os.sched_getaffinity(0))
@@ -104,7 +103,7 @@ def detect_target(
     """Ask a child, because TVM is not loaded here.
 
     `target` is served instead of the CPU's own; one that `times` must be one that the CPU can run. Raises
-    DeviceError where the child cannot tell, or the target is mislabelled.
+    DeviceError where the child cannot tell, or the target is mislabelled, or none of a CPU.
     """
     try:
         with server.spawn("workers.detect_child:run", limits=Limits()) as child:
@@ -120,6 +119,10 @@ def detect_target(
         raise DeviceError(f"the CPU's target could not be detected: {error}") from error
     if "refused" in answer:
         raise DeviceError(f"this worker cannot serve the target: {answer['refused']}")
+    if answer["target"]["kind"] != "llvm":
+        raise DeviceError(
+            f"this worker cannot serve a target of kind {answer['target']['kind']}: {_CPUS_ONLY}"
+        )
     features = answer["features"]
     return DetectedTarget(
         target=answer["target"],

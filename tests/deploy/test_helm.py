@@ -315,6 +315,12 @@ def test_a_release_name_may_be_long(tmp_path):
 def test_the_notes_name_a_command_that_exists(tmp_path):
     notes = rendered(tmp_path, CHART / "templates" / "NOTES.txt", {})
     assert "tilefarm-server token create alice --scope jobs:read" in notes
+    assert "GPU" not in notes
+
+
+def test_the_notes_say_that_a_gpu_class_does_not_start(tmp_path):
+    notes = rendered(tmp_path, CHART / "templates" / "NOTES.txt", CASES["all"])
+    assert "class l4 will not start: this release has no GPU workers" in notes
 
 
 @pytest.mark.parametrize("case", CASES)
