@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import Engine, ExceptionContext, create_engine, event, make_url
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 _SQLITE_BUSY_SECS = 30
@@ -22,6 +23,9 @@ _POSTGRESQL_NETWORK = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
+#: What psycopg counts among errors of the server itself, and passes: it only reads (a standby after a
+#: fail-over), or has ended an idle transaction.
+_FOR_NOW = frozenset({"25006", "25P03"})
 
 
 def connect(url: str, *, pool_size: int = 10) -> Engine:
@@ -33,9 +37,11 @@ def connect(url: str, *, pool_size: int = 10) -> Engine:
         return engine
     said = make_url(url).query
     network = {name: value for name, value in _POSTGRESQL_NETWORK.items() if name not in said}
-    return create_engine(
+    engine = create_engine(
         url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, connect_args=network
     )
+    event.listen(engine, "handle_error", _away_for_now)
+    return engine
 
 
 @contextmanager
@@ -58,6 +64,14 @@ def reading(engine: Engine) -> Iterator[Session]:
         reader = connection.execution_options(**options)
         with reader.begin(), Session(bind=reader) as session:
             yield session
+
+
+def _away_for_now(context: ExceptionContext) -> OperationalError | None:
+    """As any server that is away; the pool connects anew, where another one may stand meanwhile."""
+    if getattr(context.original_exception, "sqlstate", None) not in _FOR_NOW:
+        return None
+    context.is_disconnect = True
+    return OperationalError(context.statement, context.parameters, context.original_exception)
 
 
 def _set_sqlite_pragmas(connection: sqlite3.Connection, _record: Any) -> None:

@@ -231,6 +231,8 @@ class TrialRow(Row):
         ),
         Index("ix_trials_count", "job_id", "purpose", "task_id", "state", "outcome"),
         Index("ix_trials_outcome", "purpose", "outcome", "id"),
+        # Without worker_id the note of a start could be a HOT update, if pages had room for a row so wide: of
+        # 4000 trials' none was, and a quarter with pages that are filled by 70 %, in no less time.
         Index("ix_trials_done", "done_at", "worker_id", "outcome"),
         # Some tens of a search's trials, however many it has.
         Index(

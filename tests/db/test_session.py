@@ -2,8 +2,9 @@
 
 import pytest
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import OperationalError
 
-from db.session import connect
+from db.session import connect, transaction
 
 
 def _parameters(engine: Engine) -> dict[str, str]:
@@ -30,6 +31,27 @@ def test_a_silent_server_is_given_up_on_unless_the_url_says_when(database_url: s
     told = _parameters(engine)
     engine.dispose()
     assert (told["tcp_user_timeout"], told["connect_timeout"]) == ("7000", "10")
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_server_that_only_reads_is_away_and_looked_for_anew(engine: Engine) -> None:
+    """A standby after a fail-over answers as ever: a connection to it, once kept, would be kept for ever."""
+    write = text("INSERT INTO owners (name, weight) VALUES ('alice', 2)")
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        name = connection.execute(text("SELECT current_database()")).scalar_one()
+        connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+    engine.dispose()
+    for _ in range(2):
+        with pytest.raises(OperationalError, match="read-only"), transaction(engine) as session:
+            session.execute(write)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("SET default_transaction_read_only = off"))
+        connection.execute(text(f"ALTER DATABASE {name} RESET default_transaction_read_only"))
+        connection.execute(text("SET default_transaction_read_only = on"))
+    with pytest.raises(OperationalError, match="read-only"), transaction(engine) as session:
+        session.execute(write)
+    with transaction(engine) as session:
+        session.execute(write)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
