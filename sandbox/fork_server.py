@@ -1,6 +1,7 @@
 """The client's side of the fork server: starts it, asks it for children, starts it again when it died.
 
-It hands out Child handles and keeps none of them: whoever spawns a child closes it.
+It hands out Child handles and keeps none of them: whoever spawns a child closes it. Directories of children
+whose parent was killed go when a server starts.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +29,9 @@ _START_TIMEOUT_SECS = 180.0
 _SPAWN_TIMEOUT_SECS = 30.0
 _STOP_TIMEOUT_SECS = 5.0
 _MAX_REPLY_BYTES = 1 << 14
+#: Of a child's directory; the number of its parent follows.
+_PREFIX = "tilefarm-child-"
+_BEGAN_AT = time.time()
 #: All that a server and its children see of the environment, unless the caller adds to it. One thread for
 #: numpy's OpenBLAS: the server may have no second one when it forks.
 _BASE_ENV = {
@@ -53,6 +58,7 @@ class ForkServer:
         self._work_dir = work_dir
         self._lock = threading.Lock()
         self._process: _ServerProcess | None = None
+        self._closed = False
 
     def __enter__(self) -> Self:
         self.start()
@@ -74,8 +80,9 @@ class ForkServer:
         self._running()
 
     def close(self) -> None:
-        """End the server and with it all its children."""
+        """End the server and with it all its children; who still waits to spawn one gets ForkServerDied."""
         with self._lock:
+            self._closed = True
             if self._process is not None:
                 self._process.stop()
                 self._process = None
@@ -87,7 +94,7 @@ class ForkServer:
         """
         server = self._running()
         try:
-            directory = Path(tempfile.mkdtemp(prefix="tilefarm-child-", dir=self._work_dir))
+            directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=self._work_dir))
         except OSError as error:
             raise SpawnRefused(f"no directory for a child: {error}") from error
         try:
@@ -104,7 +111,10 @@ class ForkServer:
             if self._process is not None and not self._process.alive:
                 self._process.stop()
                 self._process = None
+            if self._closed:
+                raise ForkServerDied("the fork server was closed")
             if self._process is None:
+                _drop_left(self._work_dir or Path(tempfile.gettempdir()))
                 self._process = _ServerProcess(preload=self._preload, env=self._env)
             return self._process
 
@@ -240,6 +250,22 @@ class _ServerProcess:
         except OSError as error:
             self._ended.wait(_STOP_TIMEOUT_SECS)
             raise ForkServerDied(f"the fork server {self.pid} is gone: {error}") from error
+
+
+def _drop_left(work_dir: Path) -> None:
+    """Directories of children whose parent, of the same user, was killed."""
+    with contextlib.suppress(OSError):
+        for path in work_dir.glob(f"{_PREFIX}*-*"):
+            if path.lstat().st_uid == os.getuid() and _is_left(path):
+                remove(path)
+
+
+def _is_left(directory: Path) -> bool:
+    pid = directory.name.removeprefix(_PREFIX).partition("-")[0]
+    if pid == str(os.getpid()):
+        # A predecessor's of the same number: in a container every one of them is process 1.
+        return directory.lstat().st_mtime < _BEGAN_AT
+    return not Path("/proc", pid).exists()
 
 
 def _read_line(fd: int) -> bytes:

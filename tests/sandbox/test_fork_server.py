@@ -366,6 +366,38 @@ def test_closing_the_server_ends_its_children():
     child.close()
 
 
+def test_a_closed_server_is_not_started_again():
+    """A request that waited for its turn would else load TVM anew while its process ends."""
+    server = ForkServer([ENTRIES])
+    server.close()
+    with pytest.raises(ForkServerDied, match="was closed"):
+        server.spawn(entry("echo"), limits=LIMITS)
+    assert server.pid is None
+
+
+def test_what_children_of_a_killed_parent_left_goes_with_the_next_start(tmp_path):
+    program = (
+        "import os, pathlib, sys\n"
+        "from sandbox.fork_server import ForkServer; from sandbox.limits import Limits\n"
+        f"server = ForkServer(['{ENTRIES}'], work_dir=pathlib.Path(sys.argv[1]))\n"
+        f"child = server.spawn('{ENTRIES}:echo', limits=Limits())\n"
+        "print(child.directory, flush=True); os.kill(os.getpid(), 9)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    run = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert run.returncode == -signal.SIGKILL, run.stderr
+    assert Path(run.stdout.strip()).is_dir()
+    predecessors = tmp_path / f"tilefarm-child-{os.getpid()}-x"
+    predecessors.mkdir()
+    os.utime(predecessors, (1, 1))
+    living, other = tmp_path / f"tilefarm-child-{os.getppid()}-x", tmp_path / "tilefarm-other"
+    living.mkdir()
+    other.mkdir()
+    with ForkServer([ENTRIES], work_dir=tmp_path), ForkServer([ENTRIES], work_dir=tmp_path):
+        pass
+    assert sorted(tmp_path.iterdir()) == sorted([living, other])
+
+
 def test_a_server_started_on_a_thread_outlives_that_thread():
     server = ForkServer([ENTRIES])
     thread = threading.Thread(target=server.start)
