@@ -5,16 +5,22 @@ from scipy.stats import spearmanr
 
 from tuner.cost_model.protocol import Sample
 from tuner.cost_model.xgb import XGBoostModel
+from tuner.features import N_FEATURES
+
+#: Columns: operations of a store, and some that are not.
+OPERATIONS, FEATURES = 0, slice(57, 65)
 
 
 def samples_of(n, *, seed=0):
-    """Scores that follow from the mean of two features over a candidate's rows."""
+    """Scores that follow from two features of a candidate's heaviest store, among others."""
     random = np.random.default_rng(seed)
     found = []
     for _ in range(n):
-        rows = np.zeros((random.integers(2, 6), 164), dtype=np.float32)
-        rows[:, :8] = random.normal(size=(len(rows), 8))
-        score = 1 / (1 + np.exp(-4 * (rows[:, 0] + rows[:, 1]).mean()))
+        rows = np.zeros((random.integers(2, 6), N_FEATURES), dtype=np.float32)
+        rows[:, FEATURES] = random.normal(size=(len(rows), 8))
+        heavy = rows[random.integers(len(rows))]
+        heavy[OPERATIONS] = 30.0
+        score = 1 / (1 + np.exp(-4 * heavy[FEATURES][:2].mean()))
         found.append(Sample(rows=rows, score=float(score)))
     return found
 
@@ -24,7 +30,7 @@ def rank_correlation(model, samples):
 
 
 def test_it_says_nothing_before_it_has_learnt():
-    assert XGBoostModel().predict([np.ones((2, 164), dtype=np.float32)]) is None
+    assert XGBoostModel().predict([np.ones((2, N_FEATURES), dtype=np.float32)]) is None
 
 
 def test_it_ranks_unseen_candidates():
@@ -48,7 +54,12 @@ def test_the_same_samples_give_the_same_model():
 
 
 def failed(samples):
-    return [Sample(rows=s.rows, score=0.0 if s.rows[:, 2].mean() > 0 else s.score) for s in samples]
+    """Those whose heaviest store has another feature above 0."""
+
+    def fails(rows):
+        return rows[rows[:, OPERATIONS].argmax(), FEATURES][2] > 0
+
+    return [Sample(rows=s.rows, score=0.0 if fails(s.rows) else s.score) for s in samples]
 
 
 def test_failures_teach():
@@ -89,6 +100,6 @@ def test_with_nothing_that_ran_there_is_no_scale():
 def test_a_candidate_without_rows_scores_zero():
     model = XGBoostModel()
     model.fit(samples_of(32))
-    scores = model.predict([np.zeros((0, 164), dtype=np.float32), samples_of(1)[0].rows])
+    scores = model.predict([np.zeros((0, N_FEATURES), dtype=np.float32), samples_of(1)[0].rows])
     assert scores[0] == 0
     assert scores[1] != 0

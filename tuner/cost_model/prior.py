@@ -9,12 +9,11 @@ import numpy.typing as npt
 from tuner.cost_model.protocol import Sample
 from tuner.features import Rows
 
-#: Weight of a sample whose score is smaller, as in tuner.cost_model.xgb.
-_MIN_WEIGHT = 0.1
-#: Fewer samples tell no trend; the expectation is taken at its word.
-_ENOUGH = 6
-#: Added to the expectation's variance: a trend through points that hardly differ says little.
-_RIDGE = 0.02
+_Vector = npt.NDArray[np.float64]
+
+#: How firmly an expectation is believed that says twice the time where twice was measured: the sum of
+#: squares, in logarithms, that measured times must spread over to weigh as much. Some 13 programs at random.
+_BELIEF = 30.0
 
 
 class Expectation(Protocol):
@@ -25,40 +24,47 @@ class Expectation(Protocol):
         ...
 
 
+class Nothing:
+    """An Expectation of a target that nobody knows: the same of every candidate."""
+
+    def expected(self, candidates: Sequence[Rows]) -> npt.NDArray[np.float64]:
+        return np.ones(len(candidates))
+
+
 class Prior:
-    """Scores as those of samples: 1 is the best known."""
+    """Scores as those of samples: 1 is the best known. A trend of times in logarithms."""
 
     def __init__(self, expectation: Expectation) -> None:
         self._expectation = expectation
-        self._best: float | None = None
-        self._level, self._slope = 0.0, 1.0
+        self._level: float | None = None
+        self._slope, self._middle = 1.0, 0.0
 
     def fit(self, samples: Sequence[Sample]) -> None:
-        """Weighted least squares through what was measured to its end; a falling trend counts as none."""
-        times = self._expectation.expected([sample.rows for sample in samples])
-        known = np.array([not sample.censored for sample in samples], dtype=bool) & np.isfinite(times)
-        self._best, self._level, self._slope = None, 0.0, 1.0
-        if not known.any():
+        """Ridge regression through what was measured to its end; a falling trend counts as none."""
+        known = [sample for sample in samples if sample.score > 0 and not sample.censored]
+        logs = self.log_times([sample.rows for sample in known])
+        scores = np.log([sample.score for sample in known])[np.isfinite(logs)]
+        logs = logs[np.isfinite(logs)]
+        self._level, self._slope = None, 1.0
+        if not len(logs):
             return
-        self._best = float(times[known].min())
-        if known.sum() < _ENOUGH:
-            return
-        scores = np.array([sample.score for sample in samples])[known]
-        weights = np.maximum(scores, _MIN_WEIGHT)
-        weights /= weights.sum()
-        hopes = self._best / times[known]
-        mean_hope, mean_score = float(weights @ hopes), float(weights @ scores)
-        spread = float(weights @ (hopes - mean_hope) ** 2) + _RIDGE
-        slope = float(weights @ ((hopes - mean_hope) * (scores - mean_score))) / spread
-        self._slope = min(max(slope, 0.0), 1.0)
-        self._level = mean_score - self._slope * mean_hope
+        self._middle = float(logs.mean())
+        off = logs - self._middle
+        slope = float(_BELIEF - off @ (scores - scores.mean())) / (_BELIEF + float(off @ off))
+        self._slope = max(slope, 0.0)
+        self._level = float(scores.mean())
 
-    def scores(self, candidates: Sequence[Rows]) -> npt.NDArray[np.float64]:
-        """Float64 [n_candidates]. Before a fit the best of the first candidates asked about scores 1."""
-        times = self._expectation.expected(candidates)
-        finite = times[np.isfinite(times)]
-        if self._best is None and len(finite):
-            self._best = float(finite.min())
-        hopes = np.full(len(times), np.nan) if self._best is None else self._best / times
-        middle = float(np.nanmean(hopes)) if len(finite) else 0.0
-        return self._level + self._slope * np.nan_to_num(hopes, nan=middle)
+    def scores(self, candidates: Sequence[Rows]) -> _Vector:
+        """Float64 [n_candidates]."""
+        return np.exp(self.log_scores(self.log_times(candidates)))
+
+    def log_times(self, candidates: Sequence[Rows]) -> _Vector:
+        """Float64 [n_candidates], NaN where nothing can be said."""
+        return np.log(self._expectation.expected(candidates))
+
+    def log_scores(self, log_times: _Vector) -> _Vector:
+        """Float64 as many. Before a fit the best of the first candidates asked about scores 1."""
+        if self._level is None:
+            said = log_times[np.isfinite(log_times)]
+            self._level, self._middle = 0.0, float(said.min()) if len(said) else 0.0
+        return self._level - self._slope * (np.nan_to_num(log_times, nan=self._middle) - self._middle)

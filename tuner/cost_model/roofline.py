@@ -19,6 +19,8 @@ _Columns = npt.NDArray[np.float64]
 #: Columns of tuner.features rows; log2(1 + x) stands in each.
 _FLOAT_OPS = slice(0, 7)
 _MATH_CALLS = 5
+#: Of integers, and of conditions: they stand beside an `if_then_else`, which counts as a call of a function.
+_COMPARISONS = [11, 14]
 _VECTOR, _UNROLLED, _PARALLEL = 18, 28, 39
 _ITERATIONS, _PRAGMA = 161, 163
 _BYTES, _UNIQUE_BYTES = (slice(57 + column, 147, 18) for column in (3, 4))
@@ -38,7 +40,9 @@ _OPERANDS = 4
 #: timed with 16, 64 and 512 on Zen 4, 512 was best in eight; six did not build in time, the others took a
 #: fifth more, and twice as long to build.
 LONG_UNROLL, _LONG = 128, 1.2
-_CYCLES_PER_CALL = 25.0
+#: Of exp and its like; and of the `if_then_else` of a padding that is computed where it is read: what LLVM
+#: keeps of it in the innermost loop is a mask, or nothing.
+_CYCLES_PER_CALL, _CYCLES_PER_GUARD = 25.0, 1.0
 #: Entering and leaving a loop over the cores.
 _FORK_CYCLES = 8_000.0
 
@@ -54,6 +58,12 @@ class Cpu:
     registers: int = 32
     #: (bytes that fit, cycles per byte that comes from behind it), from the first cache to the last.
     caches: tuple[tuple[float, float], ...] = ((40e3, 0.022), (0.8e6, 0.05), (12e6, 0.15))
+
+
+def heaviest(rows: Rows) -> int:
+    """The row of the store with the most operations, moves counted as one each."""
+    plain = np.exp2(np.minimum(rows.astype(np.float64), 62)) - 1
+    return int((plain[:, _FLOAT_OPS].sum(axis=1) + plain[:, _ITERATIONS]).argmax())
 
 
 class Roofline:
@@ -78,14 +88,17 @@ class Roofline:
         return float((cycles / at_once + _FORK_CYCLES * (parallel > 1)).sum())
 
     def _compute(self, plain: _Columns, lanes: _Columns) -> _Columns:
-        calls = plain[:, _MATH_CALLS]
-        operations = plain[:, _FLOAT_OPS].sum(axis=1) - calls
-        # What a pragma unrolls is LLVM's to place: some of it stays in registers.
-        in_flight = np.maximum(plain[:, _UNROLLED], np.where(plain[:, _PRAGMA] > 0, _IN_FLIGHT / 2, 1))
+        operations = plain[:, _FLOAT_OPS].sum(axis=1) - plain[:, _MATH_CALLS]
+        guarded = plain[:, _COMPARISONS].sum(axis=1) > 0
+        cycles_per_call = np.where(guarded, _CYCLES_PER_GUARD / lanes, _CYCLES_PER_CALL)
+        # What a pragma unrolls is LLVM's to place: some of it stays in registers. So does some of what it
+        # unrolls by itself. A vector wider than the machine's is several.
+        placed = np.where(plain[:, _PRAGMA] > 0, _IN_FLIGHT / 2, _IN_FLIGHT / 4)
+        in_flight = np.maximum(plain[:, _UNROLLED], placed) * np.maximum(plain[:, _VECTOR] / lanes, 1)
         idle = np.maximum(1, _IN_FLIGHT / in_flight)
         slower = np.maximum(idle, np.where(self._spills(plain, lanes), _SPILLED, 1))
         slower *= np.where(plain[:, _PRAGMA] > LONG_UNROLL, _LONG, 1)
-        return operations / lanes / _OPERATIONS_PER_CYCLE * slower + calls * _CYCLES_PER_CALL
+        return operations / lanes / _OPERATIONS_PER_CYCLE * slower + plain[:, _MATH_CALLS] * cycles_per_call
 
     def _spills(self, plain: _Columns, lanes: _Columns) -> npt.NDArray[np.bool_]:
         """Whether a sum goes through more accumulators than there are registers, before it returns to one."""
