@@ -7,6 +7,7 @@ graph is safe to load at all was decided before (checks.graph); whether TVM surv
 """
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ _DTYPES = frozenset(
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 _SERIAL = 0
+#: A trace names blocks by at most 256 characters (checks.trace), and primitives append to their names.
+_MAX_BLOCK_NAME_CHARS = 200
 #: At its end, a graph's JSON names the version that wrote it.
 _METADATA_CHARS = 100
 
@@ -137,6 +140,7 @@ def workload_of(name: str, func: Any) -> Workload:
     _check_form(name, mod)
     text = save_module(mod)
     _check_unscheduled(name, json.loads(text)["nodes"])
+    _check_blocks(name, func)
     return Workload(
         name=name,
         shash=structural_hash(mod),
@@ -199,6 +203,7 @@ def _args(name: str, func: Any) -> tuple[tuple[tuple[int, ...], str], ...]:
         if dtype not in _DTYPES:
             detail = f"parameter {param.name} of {name} has dtype {dtype}, which no worker can fill"
             raise WorkloadError(detail, code="unsupported_dtype", function=name)
+        _check_compact(name, str(param.name), param.ty)
         args.append((tuple(int(extent) for extent in shape), dtype))
     return tuple(args)
 
@@ -211,6 +216,46 @@ def _check_shape(name: str, param: str, shape: Any) -> None:
             raise WorkloadError(detail, code="symbolic_shape", function=name)
         if int(extent) < 1:
             detail = f"parameter {param} of {name} has the extent {int(extent)}"
+            raise WorkloadError(detail, code="ill_formed", function=name)
+
+
+def _check_compact(name: str, param: str, buffer: Any) -> None:
+    """What a worker allocates has neither offset nor gaps; symbolic strides are bound to that."""
+    tvm = load_tvm()
+    stride, fits = 1, getattr(buffer.elem_offset, "value", 0) == 0
+    for extent, given in zip(reversed(buffer.shape), reversed(buffer.strides or buffer.shape), strict=True):
+        if buffer.strides and int(extent) > 1 and isinstance(given, tvm.tirx.IntImm):
+            fits = fits and int(given) == stride
+        stride *= int(extent)
+    if not fits:
+        detail = (
+            f"parameter {param} of {name} has strides or an offset of its own; tune it with a compact buffer"
+        )
+        raise WorkloadError(detail, code="unsupported_layout", function=name)
+
+
+def _check_blocks(name: str, func: Any) -> None:
+    """A trace finds each by its name. A sum over nothing is begun by a schedule, but not without one."""
+    tvm = load_tvm()
+    import tvm_ffi
+
+    blocks: list[Any] = []
+    tvm_ffi.structural_walk(func.body, (tvm.s_tir.SBlock, blocks.append))
+    for block_name, count in Counter(str(block.name_hint) for block in blocks).items():
+        if count > 1:
+            detail = (
+                f"{name} has {count} blocks with the name {block_name}: a trace would not know which it means"
+            )
+            raise WorkloadError(detail, code="bad_name", function=name)
+        if not 0 < len(block_name) <= _MAX_BLOCK_NAME_CHARS:
+            detail = (
+                f"a block of {name} has a name of {len(block_name)} characters ({block_name[:40]!r}), "
+                f"not of 1 to {_MAX_BLOCK_NAME_CHARS}"
+            )
+            raise WorkloadError(detail, code="bad_name", function=name)
+    for block in blocks:
+        if any(getattr(axis.dom.extent, "value", 1) == 0 for axis in block.iter_vars):
+            detail = f"block {block.name_hint} of {name} has an axis of extent 0"
             raise WorkloadError(detail, code="ill_formed", function=name)
 
 

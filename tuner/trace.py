@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner.errors import TraceError
 from tuner.plain_json import compact, plain
-from tuner.tvm_light import load_tvm
+from tuner.tvm_light import load_intrinsics, load_tvm
 
 #: TVM's own FFI reports a failed check as one of these.
 TVM_ERRORS = (ValueError, TypeError, AttributeError, KeyError, IndexError, RuntimeError)
@@ -45,6 +45,7 @@ def apply_to(trace: Any, schedule: Any) -> Any:
     """The schedule, with the trace replayed on it. Raises as `apply_trace` does."""
     obj = _parsed(trace)
     try:
+        load_intrinsics([attrs[0] for kind, _, attrs, _ in obj[0] if kind == "Tensorize"])
         load_tvm().s_tir.Trace.apply_json_to_schedule(obj, schedule)
     except TVM_ERRORS as error:
         raise TraceError(f"the trace does not apply: {brief(error)}") from error

@@ -8,6 +8,7 @@ else and must be the first to import tvm in a process; where the whole package w
 import platform
 import sys
 import threading
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +22,8 @@ _PACKAGE = "tvm.s_tir.tensor_intrin"
 _INTRINSICS = {"llvm": "x86", "cuda": "cuda"}
 #: The same of llvm's architectures, where it is another one.
 _OF_ARCHITECTURE = {"aarch64": "arm_cpu"}
+#: Where the intrinsics are that a trace may name (checks.trace_allowed), by how their names begin.
+_OF_NAMES = {"dot_4x4": "arm_cpu", "wmma": "cuda", "mma": "cuda", "ldmatrix": "cuda", "dp4a": "cuda"}
 _lock = threading.RLock()
 
 
@@ -41,6 +44,15 @@ def load_tvm(kind: str = "llvm", *, architecture: str | None = None) -> Any:
         name = _OF_ARCHITECTURE.get(architecture or platform.machine(), name)
     with _lock:
         return _load(name)
+
+
+def load_intrinsics(names: Iterable[str]) -> None:
+    """Registers TVM's tensor intrinsics of these names, of whichever device; what is unknown is left out."""
+    for name in names:
+        for prefix, submodule in _OF_NAMES.items():
+            if name.startswith(prefix):
+                with _lock:
+                    _load(submodule)
 
 
 @cache

@@ -4,7 +4,20 @@ import json
 
 import pytest
 
-from tests.tuner.awkward_modules import Blockless, Marked, Scalar, Symbolic, TwoNames, Vectorised
+from tests.tuner.awkward_modules import (
+    Blockless,
+    Marked,
+    Nameless,
+    Offset,
+    OneNameTwice,
+    OverNothing,
+    SaidToBeCompact,
+    Scalar,
+    Strided,
+    Symbolic,
+    TwoNames,
+    Vectorised,
+)
 from tests.tuner.fakes import FakeChannel
 from tuner.intake import answer, run
 from tuner.tvm_light import load_tvm
@@ -84,6 +97,11 @@ def test_a_function_without_noalias_is_accepted_with_a_warning():
         (Vectorised, "already_scheduled", "lanes"),
         (Blockless, "already_scheduled", "lowered"),
         (Scalar, "unsupported_dtype", "scaled"),
+        (OneNameTwice, "bad_name", "twins"),
+        (Nameless, "bad_name", "unnamed"),
+        (OverNothing, "ill_formed", "empty"),
+        (Strided, "unsupported_layout", "gaps"),
+        (Offset, "unsupported_layout", "later"),
     ],
 )
 def test_an_error_names_the_function_and_the_cause(mod, code, function):
@@ -91,6 +109,24 @@ def test_an_error_names_the_function_and_the_cause(mod, code, function):
     assert codes(reply) == [(code, function)]
     assert function in reply["errors"][0]["detail"]
     assert reply["functions"] == []
+
+
+def test_a_name_that_a_schedule_finds_twice_is_told():
+    detail = module_answer(OneNameTwice)["errors"][0]["detail"]
+    assert "2 blocks with the name twin" in detail
+
+
+@pytest.mark.parametrize(("length", "refused"), [(200, []), (201, [("bad_name", "main")])])
+def test_a_block_has_a_name_that_a_trace_may_hold(classroom_json, length, refused):
+    graph = json.loads(classroom_json["mm"])
+    for block in [node["data"] for node in graph["nodes"] if node["type"] == "s_tir.SBlock"]:
+        if graph["nodes"][block["name_hint"]]["data"] != "root":
+            graph["nodes"][block["name_hint"]]["data"] = "C" * length
+    assert codes(module_answer(json.dumps(graph))) == refused
+
+
+def test_strides_that_say_what_is_so_anyway_are_accepted():
+    assert codes(module_answer(SaidToBeCompact)) == []
 
 
 @pytest.mark.parametrize(
@@ -170,6 +206,28 @@ def test_a_trace_that_does_not_apply_is_a_typed_error(classroom_json, mm_space):
     trace = json.dumps(mm_space["traces"][0])
     reply = answer({"op": "python", "module": classroom_json["conv2d"], "trace": trace})
     assert codes(reply) == [("bad_trace", None)]
+
+
+def test_a_trace_with_the_intrinsics_of_another_device_applies():
+    """A record of an AArch64 target that is imported on an x86 host."""
+    te = load_tvm().te
+    a, b = te.placeholder((4,), "int8", name="A"), te.placeholder((4, 4), "int8", name="B")
+    k = te.reduce_axis((0, 4), name="k")
+    c = te.compute((4,), lambda i: te.sum(a[k].astype("int32") * b[i, k].astype("int32"), axis=k), name="C")
+    (function,) = module_answer(load_tvm().IRModule({"main": te.create_prim_func([a, b, c])}))["functions"]
+    instructions = [
+        ["GetSBlock", [], ["C", "main"], ["b0"]],
+        ["GetLoops", ["b0"], [], ["l1", "l2"]],
+        ["DecomposeReduction", ["b0", "l1"], [], ["b3"]],
+        ["GetLoops", ["b0"], [], ["l4", "l5"]],
+    ]
+    traces = [
+        json.dumps([[*instructions, ["Tensorize", ["l4"], [name, 1], []]], []])
+        for name in ("dot_4x4_i8i8s32_neon", "dot_no_such_thing")
+    ]
+    applied, unknown = answer({"op": "applies", "module": function["module"], "traces": traces})["faults"]
+    assert applied is None
+    assert "dot_no_such_thing" in unknown
 
 
 def test_what_fails_in_a_way_nobody_foresaw_is_an_answer_too(classroom_json):
