@@ -71,6 +71,20 @@ class WithScalar:
             R[()] = S[()] * T.float32(2)
 
 
+@I.ir_module
+class GoingOn:
+    """A product that is added to what its output holds."""
+
+    @T.prim_func(s_tir=True)
+    def main(
+        A: T.Buffer((32, 32), "float32"), B: T.Buffer((32, 32), "float32"), C: T.Buffer((32, 32), "float32")
+    ):
+        for i, j, k in T.grid(32, 32, 32):
+            with T.sblock("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
 def two_poolings():
     """Stock's AddRFactor puts the loop of a sum before the others."""
     from tvm import topi
@@ -106,5 +120,19 @@ def test_a_nest_that_cannot_be_parallel_stays_as_it_is_beside_a_plan(llvm, mod):
     arrays = inputs(mod)
     expected = results(mod, llvm, arrays)
     for schedule in ours[:2]:
+        for got, wanted in zip(results(schedule.mod, llvm, arrays), expected, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sum_that_goes_on_from_its_output_is_never_begun_anew(llvm):
+    """Of stock's three tilings two sum in a cache that holds nothing yet, and the third is refused."""
+    mod = of_script(GoingOn)
+    search = open_search("random", mod, llvm, space=OURS)
+    candidates = search.suggest(3, round_=0).candidates
+    assert candidates
+    arrays = inputs(mod)
+    expected = results(mod, llvm, arrays)
+    for candidate in candidates:
+        schedule = apply_trace(candidate.trace, mod)
         for got, wanted in zip(results(schedule.mod, llvm, arrays), expected, strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)

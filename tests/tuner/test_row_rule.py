@@ -9,7 +9,7 @@ from checks.space import named_space
 from checks.trace import check_trace
 from tests.tuner.driving import open_search
 from tests.tuner.test_contraction_rule import inputs, matmul, outputs
-from tuner.module import canonical_module
+from tuner.module import canonical_module, structural_hash
 from tuner.space.row_rule import passed_through
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
@@ -81,6 +81,23 @@ def test_what_has_no_contiguous_rows_is_left_alone(llvm, case):
 
 def test_a_contraction_is_left_to_its_own_rule(llvm):
     assert forms(matmul(8, 64, 64, transposed=True), llvm) == []
+
+
+def test_each_design_space_of_a_softmax_is_there_once(llvm):
+    """Its two reductions share their rows: both would bring the same forms."""
+    spaces = open_search("random", module(*SOFTMAX), llvm, space=OURS)._setup.design_spaces
+    traces = [canonical_text(schedule.trace) for schedule in spaces]
+    assert sum("SSRSSRSS" in trace for trace in traces) == 2
+    assert (
+        len(
+            {
+                structural_hash(schedule.mod)
+                for schedule in spaces
+                if "SSRSSRSS" in canonical_text(schedule.trace)
+            }
+        )
+        == 2
+    )
 
 
 def test_the_space_of_a_softmax_has_whole_rows_in_it(llvm):

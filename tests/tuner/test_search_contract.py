@@ -140,11 +140,19 @@ def test_a_space_that_never_gives_a_program_is_an_error():
         fill(Picks(count=4, known=known), known=known, drawing=Barren((), None, Random(0)))
 
 
-@pytest.mark.parametrize("mcpu", ["cortex-a72", "neoverse-n1"])
+@pytest.mark.parametrize(
+    ("mcpu", "mtriple"),
+    [
+        ("cortex-a72", "aarch64-linux-gnu"),
+        ("neoverse-n1", "aarch64-linux-gnu"),
+        ("sifive-u74", "riscv64-unknown-linux-gnu"),
+        ("sifive-x280", "riscv64-unknown-linux-gnu"),
+    ],
+)
 @pytest.mark.parametrize("named", ["stock", "tilefarm"])
-def test_a_search_for_another_architecture_has_that_ones_intrinsics(kind, workloads, mcpu, named):
-    """TVM's rules for AArch64 name intrinsics of their own, without which they cannot even be made."""
-    target = {"kind": "llvm", "mcpu": mcpu, "mtriple": "aarch64-linux-gnu", "num-cores": 2}
+def test_a_search_for_another_architecture_has_that_ones_intrinsics(kind, workloads, mcpu, mtriple, named):
+    """TVM's rules for AArch64, and for RISC-V with vectors, name some without which they cannot be made."""
+    target = {"kind": "llvm", "mcpu": mcpu, "mtriple": mtriple, "num-cores": 2}
     space, _ = named_space(named)
     assert len(open_search(kind, workloads["mm"], target, space=space).suggest(3, round_=0).candidates) == 3
 

@@ -1,13 +1,16 @@
 """What stands at the root beside a tiled contraction gets parallel and vectorised loops; the rest is stock's.
 
 Stock's ParallelizeVectorizeUnroll annotates the whole function, and its postproc then rewrites every nest: it
-would fuse and split loops that a plan has placed. So it is asked only where no plan was written.
+would fuse and split loops that a plan has placed, and refuses a function with a sum that may not be parallel.
+So it is asked only where no plan was written, and no sum goes on from what its output holds.
 """
 
 from contextlib import suppress
 from typing import Any
 
+from tuner.space.in_place_rule import goes_on
 from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.registers import may_be_vectors
 from tuner.space.vectors import vector_unit
 from tuner.trace import TVM_ERRORS
 
@@ -25,14 +28,20 @@ def finish_rule(stock: Any) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.target: Any = None
+            self.others = stock
+            self.is_stocks = True
 
         def _initialize_with_tune_context(self, context: Any) -> None:
             self.target = context.target
-            stock._initialize_with_tune_context(context)  # noqa: SLF001 - TVM calls it so
+            blocks = [] if context.mod is None else _blocks(context.mod)
+            self.is_stocks = not any(goes_on(block) for block in blocks)
+            if not all(may_be_vectors(block) for block in blocks):
+                self.others = _parallel_alone()
+            self.others._initialize_with_tune_context(context)  # noqa: SLF001 - TVM calls it so
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
-            if not is_ours(sch):
-                return list(stock.apply(sch, block))
+            if self.is_stocks and not is_ours(sch):
+                return list(self.others.apply(sch, block))
             if sch.get(block).name_hint == "root":
                 _finish(sch, block, self.target)
             return [sch]
@@ -50,6 +59,23 @@ def is_ours(schedule: Any) -> bool:
         for instruction in schedule.trace.insts
         if str(instruction.kind.name) == "Annotate" and str(instruction.attrs[0]) == TILED
     )
+
+
+def _blocks(mod: Any) -> list[Any]:
+    import tvm_ffi
+    from tvm.s_tir import SBlock
+
+    found: list[Any] = []
+    for _, func in mod.functions_items():
+        tvm_ffi.structural_walk(func.body, (SBlock, found.append))
+    return found
+
+
+def _parallel_alone() -> Any:
+    """Stock's rule without vectors and unrolling: it annotates the whole function."""
+    from tvm.s_tir.meta_schedule.schedule_rule import ParallelizeVectorizeUnroll
+
+    return ParallelizeVectorizeUnroll(max_vectorize_extent=-1, unroll_max_steps=[])
 
 
 def _finish(schedule: Any, root: Any, target: Any) -> None:
@@ -80,6 +106,6 @@ def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
     if outer and elements >= _MIN_PARALLEL_ELEMENTS:
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
     lanes = vector_unit(target, str(node.writes[0].source.dtype)).lanes
-    if all(spatial) and extents[-1] % lanes == 0:
+    if all(spatial) and extents[-1] % lanes == 0 and may_be_vectors(node):
         _, within = schedule.split(loops[-1], [None, lanes])
         schedule.vectorize(within)

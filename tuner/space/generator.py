@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.errors import SpaceError, TraceError
-from tuner.space.rules import with_ours
+from tuner.space.rules import stocks_own, with_ours
 from tuner.trace import apply_trace
 from tuner.tvm_light import load_tvm
 
@@ -16,10 +16,10 @@ from tuner.tvm_light import load_tvm
 def space_generator(space: Mapping[str, Any] | None, target: Any) -> Any:
     """A fresh TVM SpaceGenerator: stock's rules for None, ours by their name, else the traces replayed."""
     load_tvm()
-    from tvm.s_tir.meta_schedule.space_generator import PostOrderApply, ScheduleFn
+    from tvm.s_tir.meta_schedule.space_generator import ScheduleFn
 
     if space is None:
-        return PostOrderApply()
+        return stocks_own(target)
     if "rules" in space:
         return with_ours(target)
     traces = space["traces"]

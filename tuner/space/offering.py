@@ -11,6 +11,7 @@ from typing import Any
 from tuner.space.contraction import Contraction
 from tuner.space.finish_rule import is_ours
 from tuner.space.normal_form import TILED
+from tuner.space.registers import may_be_vectors
 from tuner.trace import TVM_ERRORS
 
 #: Contractions whose forms are combined: four of them would be ten thousand design spaces.
@@ -39,6 +40,8 @@ def offering(forms: Forms) -> Any:
             self.is_crowded = _n_contractions(context.mod) > _COMBINED
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
+            if not may_be_vectors(sch.get(block)):
+                return [sch]
             found = forms(_in_order(sch, block), block, self.target)
             if not self.is_crowded or not found:
                 return [sch, *found]

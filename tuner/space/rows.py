@@ -11,7 +11,7 @@ from typing import Any
 
 from tuner.space.contraction import Contraction, summands
 from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import begin
+from tuner.space.registers import begin, may_be_vectors
 from tuner.space.staging import below
 from tuner.space.vectors import VectorUnit
 
@@ -46,7 +46,10 @@ def rows_of(schedule: Any, block: Any, unit: VectorUnit) -> tuple[Rows, ...]:
     if n_axes is None or Contraction.of(node) is not None:
         return ()
     names = _chain(schedule, block, n_axes, unit.lanes)
-    if not names:
+    first = next((name for name in names if _reduces(schedule, name)), None)
+    if first != str(
+        node.name_hint
+    ):  # of a chain's reductions one brings the forms, or they would be there twice
         return ()
     calls = any(_has_call(schedule.get(schedule.get_sblock(name))) for name in names)
     return tuple(
@@ -111,6 +114,8 @@ def _write_map(schedule: Any, block: Any, cores: Any, rows: Rows) -> None:
     node = schedule.get(block)
     if _is_scalar(node, rows.n_axes) or (rows.calls_are_scalar and _has_call(node)):
         return
+    if not may_be_vectors(node):
+        return
     *_, along = below(schedule, block, cores)
     _, lanes = schedule.split(along, [None, rows.lanes])
     schedule.vectorize(lanes)
@@ -146,6 +151,10 @@ def _producers_first(schedule: Any, found: dict[str, Any]) -> tuple[str, ...]:
 
 def _names(schedule: Any, blocks: Sequence[Any]) -> set[str]:
     return {str(schedule.get(block).name_hint) for block in blocks}
+
+
+def _reduces(schedule: Any, name: str) -> bool:
+    return schedule.get(schedule.get_sblock(name)).init is not None
 
 
 def _n_rows(node: Any) -> int | None:

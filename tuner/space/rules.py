@@ -4,6 +4,7 @@ from typing import Any
 
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import finish_rule
+from tuner.space.in_place_rule import in_place_rule
 from tuner.space.offering import offering
 from tuner.space.postprocs import postprocs
 from tuner.space.row_rule import passed_through
@@ -16,13 +17,36 @@ def with_ours(target: Any) -> Any:
     from tvm.s_tir.meta_schedule import TuneContext
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-    stock = PostOrderApply()
+    stock = stocks_own(target)
     if str(target.kind.name) != "llvm":
         return stock
     # TVM chooses by the target's features which rules are the default: tensor intrinsics come with them.
     chosen = TuneContext(mod=IRModule({}), target=target, space_generator=stock).space_generator
     return PostOrderApply(
-        sch_rules=_with_ours(list(chosen.sch_rules)), postprocs=postprocs(list(chosen.postprocs))
+        sch_rules=_with_ours(list(chosen.sch_rules)),
+        postprocs=postprocs(list(chosen.postprocs)),
+        mutator_probs=dict(chosen.mutator_probs),
+    )
+
+
+def stocks_own(target: Any) -> Any:
+    """A fresh SpaceGenerator of TVM's rules for this target.
+
+    For RISC-V with vectors TVM 0.27 takes rules that it cannot apply outside of its own tuner; those of every
+    CPU are taken there.
+    """
+    from tvm.s_tir.meta_schedule.mutator import Mutator
+    from tvm.s_tir.meta_schedule.postproc import Postproc
+    from tvm.s_tir.meta_schedule.schedule_rule import ScheduleRule
+    from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
+
+    if not str(target.attrs.get("mtriple", "")).startswith("riscv"):
+        return PostOrderApply()
+    kind = "llvm"
+    return PostOrderApply(
+        sch_rules=ScheduleRule.create(kind),
+        postprocs=Postproc.create(kind),
+        mutator_probs=Mutator.create(kind),
     )
 
 
@@ -33,5 +57,10 @@ def _with_ours(stock: list[Any]) -> list[Any]:
         name = type(rule).__name__
         if name == "AddRFactor":
             rules += [offering(tiled), offering(passed_over), offering(passed_through)]
-        rules.append(finish_rule(rule) if name == "ParallelizeVectorizeUnroll" else rule)
+        if name == "ParallelizeVectorizeUnroll":
+            rules.append(finish_rule(rule))
+        elif name == "MultiLevelTiling":
+            rules.append(in_place_rule(rule))
+        else:
+            rules.append(rule)
     return rules

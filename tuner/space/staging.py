@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.space.index_maps import index_map
+from tuner.space.registers import may_be_vectors
 
 #: Narrower vectors than this are left to LLVM.
 _MIN_LANES = 4
@@ -74,6 +75,8 @@ def _vectorize_last(schedule: Any, loop: Any, *, lanes: int, extent: int) -> Non
 
 def write_tail(schedule: Any, tail: Any, *, after: Any, lanes: int, columns: int) -> None:
     """Vectorises the last axis of what takes a tile of the output to its place."""
+    if not may_be_vectors(schedule.get(tail)):
+        return
     *_, last = below(schedule, tail, after)
     _vectorize_last(schedule, last, lanes=lanes, extent=columns)
 

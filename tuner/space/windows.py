@@ -11,7 +11,7 @@ from typing import Any
 
 from tuner.space.contraction import loads_of, summands
 from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import begin
+from tuner.space.registers import begin, may_be_vectors
 from tuner.space.staging import below
 from tuner.space.vectors import VectorUnit, largest_divisor
 from tuner.trace import TVM_ERRORS
@@ -107,7 +107,7 @@ def _write_consumer(schedule: Any, block: Any, cores: Any, window: Window) -> No
 
 def _vectorize(schedule: Any, block: Any, cores: Any, window: Window) -> None:
     last = below(schedule, block, cores)[-1]
-    if int(schedule.get(last).extent) % window.lanes == 0:
+    if int(schedule.get(last).extent) % window.lanes == 0 and may_be_vectors(schedule.get(block)):
         _, within = schedule.split(last, [None, window.lanes])
         schedule.vectorize(within)
     schedule.annotate(block, TILED, STRUCTURE)
