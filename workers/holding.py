@@ -26,6 +26,7 @@ class Holding:
         self._held: dict[Attempt, bool] = {}
         self._children: dict[Child, frozenset[Attempt]] = {}
         self._bests: Mapping[int, float] = {}
+        self._let_go: dict[Attempt, None] = {}
         self._stopped = False
 
     def take(self, attempts: Iterable[Attempt]) -> None:
@@ -55,6 +56,7 @@ class Holding:
         """The worker ends: what it holds, and whatever it still takes, is dropped."""
         with self._lock:
             self._stopped = True
+            self._let_go |= dict.fromkeys(self.held())
             self._held = dict.fromkeys(self._held, True)
             self._kill_useless()
 
@@ -62,6 +64,11 @@ class Holding:
     def stopped(self) -> bool:
         """The worker ends."""
         return self._stopped
+
+    @property
+    def let_go(self) -> list[Attempt]:
+        """What was held when the worker ended."""
+        return list(self._let_go)
 
     def dropped(self, attempt: Attempt) -> bool:
         with self._lock:

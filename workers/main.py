@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -28,9 +29,9 @@ from workers.consuming import Consuming
 from workers.device import DetectedTarget, Device, detect_target, find_device, host_name
 from workers.errors import DeviceError, JoinRefused, ThreadDied, WorkerDeaf
 from workers.heartbeat import Heartbeat
-from workers.holding import Holding
+from workers.holding import Attempt, Holding
 from workers.membership import Joined, Membership
-from workers.messages import MeasureChunk, Result
+from workers.messages import MeasureChunk, Result, TrialUnbuilt
 from workers.probes import Probes
 from workers.queues import canary_queue, step_of
 from workers.restarting import Restarting
@@ -205,11 +206,11 @@ def _serve(
         canary.stop()
         holding.drop_all()
         fetcher.stopped.set()
-        selftester.stop()
-        shipper.stop()
-        heartbeat.stop()
+        for part in (selftester, shipper, heartbeat):
+            part.stop()
         client.close()
         signals.worker_shutting_down.disconnect(stop)
+        _give_back(app, holding.let_go, membership.worker_id)
     restarting.raise_fault()
 
 
@@ -235,6 +236,17 @@ def _publish(app: Celery, obj: Result, trial_log: TrialLog, *, timeout_secs: flo
         _log.error("result_lost", trial_id=obj.trial_id, attempt=obj.attempt, reason=str(error))
     else:
         trial_log.told(obj)
+
+
+def _give_back(app: Celery, attempts: Sequence[Attempt], worker_id: str) -> None:
+    """What this worker has not done is no loss of a worker; where the broker is away, it is taken for one."""
+    for attempt in attempts:
+        told = TrialUnbuilt(**attempt._asdict(), worker_id=worker_id, reason="the worker ends")
+        try:
+            publish_result(app, told, given_up=lambda: True)
+        except OperationalError as error:
+            _log.warning("not_given_back", attempts=attempts, reason=str(error))
+            return
 
 
 def _restart_at_once(server: ForkServer, holding: Holding) -> None:

@@ -268,12 +268,12 @@ class TrialBuilt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialUnbuilt:
-    """What was built of this trial is gone. Sent on the `results` queue as {"kind": "unbuilt", ..}."""
+    """What was built of this trial is gone, or its worker ends. On `results`: {"kind": "unbuilt", ..}."""
 
     trial_id: int
     attempt: int
     worker_id: str
-    #: Which artifact, and what is wrong with it.
+    #: Which artifact, and what is wrong with it; or that the worker ends.
     reason: str = ""
     version: int = VERSION
 

@@ -105,7 +105,8 @@ def _stages(home: Home, address: Address, broker: Path, prepared: "asyncio.Futur
         log=home.logs / "worker.log",
         ready=lambda: _worker_alive(address, prepared),
     )
-    return [[broker_part], [local_worker, api, tuner]]
+    # The worker ends first: it gives back what it holds, and leaves the fleet.
+    return [[broker_part], [api, tuner, local_worker]]
 
 
 async def _supervise(home: Home, address: Address, broker: Path, *, ready_json: bool) -> int:

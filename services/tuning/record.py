@@ -131,8 +131,8 @@ def _report(session: Session, reports: Reports, place: TrialPlace, result: Resul
 
 
 def _build_again(session: Session, result: TrialUnbuilt) -> bool:
-    """An artifact that was lost is made anew; where it is lost again and again, the farm does not work."""
-    _log.warning("artifact_lost", trial_id=result.trial_id, attempt=result.attempt, reason=result.reason)
+    """It is made anew, by another worker; where that happens again and again, the farm does not work."""
+    _log.warning("trial_unbuilt", trial_id=result.trial_id, attempt=result.attempt, reason=result.reason)
     if result.attempt < MAX_ATTEMPTS:
         return building.record_unbuilt(session, result.trial_id, attempt=result.attempt)
     reason = fitting_text(result.reason, 1000)

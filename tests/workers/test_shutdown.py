@@ -9,10 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from db.states import Outcome
+from db.states import Outcome, Purpose
 from tests.servers import short_dir
-from tests.workers.conftest import Bench
+from tests.workers.conftest import EMPTY_TRACE, Bench
 from tests.workers.test_worker import Farm, wait_until
+from workers.app import results_queue
+from workers.messages import TrialUnbuilt, result_from_json
 
 #: Of `tilefarm-server up`, which ends the parts one by one, it is ten seconds.
 ENOUGH_SECS = 5.0
@@ -49,6 +51,27 @@ def test_while_another_process_times_on_its_device(
     assert ends(farm) < ENOUGH_SECS
     os.close(lock_fd)
     assert farm.fleet.left == ["worker-1"]
+
+
+def test_what_it_gives_up_is_given_back_and_not_lost(
+    farm: Farm, bench: Bench, authored: dict[str, str]
+) -> None:
+    """Three workers lost over a trial, and it is given up; one that is told to end is none of them."""
+    farm.send(bench.chunk(authored["endless"], EMPTY_TRACE, EMPTY_TRACE, purpose=Purpose.BASELINE))
+    wait_until(lambda: farm.fleet.heartbeats[-1][1]["holding"] == [[0, 1], [1, 1]])
+    time.sleep(1.0)
+    assert ends(farm) < ENOUGH_SECS
+    given_back: list[TrialUnbuilt] = []
+    with farm.app.connection_for_read() as connection:
+        queue = connection.SimpleQueue(results_queue())
+        while len(given_back) < 2:
+            message = queue.get(timeout=5)
+            message.ack()
+            result = result_from_json(message.payload)
+            given_back += [result] if isinstance(result, TrialUnbuilt) else []
+        queue.close()
+    assert [(result.trial_id, result.attempt) for result in given_back] == [(0, 1), (1, 1)]
+    assert {(result.worker_id, result.reason) for result in given_back} == {("worker-1", "the worker ends")}
 
 
 def test_while_its_outcomes_wait_for_a_broker_that_is_away(
