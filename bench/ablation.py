@@ -16,11 +16,10 @@ import numpy as np
 
 from bench import report, suite
 from bench.measuring import measuring
+from bench.ranking import RooflineAlone
 from bench.recorded_programs import Recorded, record
-from tuner.cost_model.for_target import cost_model, cpu_of
-from tuner.cost_model.prior import Prior
+from tuner.cost_model.for_target import cost_model
 from tuner.cost_model.protocol import CostModel, Sample
-from tuner.cost_model.roofline import Roofline
 from tuner.cost_model.xgb import XGBoostModel
 from tuner.features import N_STOCK, Rows
 from tuner.search.drawing import spaces_of
@@ -40,19 +39,6 @@ _MARKS = 4
 _ERROR, _SLOW_SHARE, _SLOW = 0.04, 0.06, 1.3
 #: Where a candidate is cut off, as a multiple of the best so far.
 _CUT_OFF = 6.0
-
-
-class _PriorAlone:
-    """A CostModel that never learns more than the roofline's scale."""
-
-    def __init__(self, target: Any) -> None:
-        self._prior = Prior(Roofline(cpu_of(target)))
-
-    def fit(self, samples: Sequence[Sample]) -> None:
-        self._prior.fit([sample for sample in samples if len(sample.rows)])
-
-    def predict(self, candidates: Sequence[Rows]) -> Any:
-        return self._prior.scores(candidates) if candidates else np.zeros(0)
 
 
 class _WithoutFootprints(XGBoostModel):
@@ -82,7 +68,7 @@ VARIANTS: Mapping[str, Variant] = {
     "no random programs": Variant(options={"random_ratio": 0.0, "eps_greedy": 0.0}),
     "no roofline to start from": Variant(model=lambda _: XGBoostModel()),
     "neither footprints nor roofline": Variant(model=lambda _: _WithoutFootprints()),
-    "the roofline alone, no trees": Variant(model=_PriorAlone),
+    "the roofline alone, no trees": Variant(model=RooflineAlone),
     "random search": Variant(strategy="random"),
     "no padded plans": Variant(without="PadEinsum"),
     "no packed plans": Variant(without="TransformLayout"),

@@ -15,7 +15,7 @@ from bench import report, suite
 from bench.measuring import Measuring, measuring
 from bench.suite import Workload
 from db.states import Outcome
-from tuner.cost_model.xgb import XGBoostModel
+from tuner.cost_model.for_target import cost_model
 from tuner.search.evolutionary import EvolutionarySearch
 from tuner.search.known import Known
 from tuner.search.options import SearchOptions
@@ -99,7 +99,7 @@ def _run(
         if not batch:
             break
         outcomes = device.outcomes(workload.module, [each.trace for each in batch], MeasurePolicy())
-        results = [_result(*pair, round_=round_) for pair in zip(batch, outcomes, strict=True)]
+        results = [result_of(*pair, round_=round_) for pair in zip(batch, outcomes, strict=True)]
         search.update(results)
         for outcome, result in zip(outcomes, results, strict=True):
             secs = result.latency_secs if outcome.outcome == Outcome.OK else None
@@ -116,10 +116,11 @@ def _open(
     setup = open_setup(module=workload.module, target=target, space=None, seed=seed, options=options)
     if strategy == "random":
         return RandomSearch(setup, Known())
-    return EvolutionarySearch(setup, Known(), XGBoostModel())
+    return EvolutionarySearch(setup, Known(), cost_model(setup.target))
 
 
-def _result(candidate: Candidate, outcome: TrialOutcome, *, round_: int) -> Result:
+def result_of(candidate: Candidate, outcome: TrialOutcome, *, round_: int) -> Result:
+    """As the tuner tells a search what a worker answered."""
     timed = outcome.outcome in (Outcome.OK, Outcome.CUT_OFF) and outcome.run_secs
     return Result(
         trace_hash=candidate.trace_hash,
