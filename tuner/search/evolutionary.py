@@ -36,7 +36,7 @@ _UNKNOWN = 0.7
 #: So many of the best measured have their neighbours looked at; of these so many for each that is wanted.
 _DESCENDED, _LOOKED_AT = 3, 2
 #: Programs drawn for each candidate that is asked for before anything was measured.
-_FIRST_RATIO = 8
+_FIRST_RATIO = 6
 #: Drafts for each that is replayed, the best of all, among which different ones are chosen.
 _LIKELY = 16
 #: What a program is worth more, in scores (the best known has 1), that shares no decision with those picked.
