@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# One target per role: admin (schema and tokens), api, tuner, worker, measurer. Each holds its role's requirements
+# One target per role: admin (schema and tokens), api, tuner, worker, worker-cuda, measurer. Each holds its role's requirements
 # (deploy/requirements) and the server's own packages; docs/adr/0004-images.md says what is in which, and why.
 #
 #   docker build --target api --tag tilefarm-api .
@@ -54,6 +54,10 @@ RUN python -m venv /opt/tilefarm \
 RUN --mount=type=bind,from=wheel,source=/wheel,target=/wheel \
     /opt/tilefarm/bin/pip install --no-cache-dir --no-deps /wheel/*.whl
 
+FROM install-worker AS install-worker-cuda
+COPY constraints.txt deploy/requirements/worker-cuda.txt /build/
+RUN /opt/tilefarm/bin/pip install --no-cache-dir --constraint /build/constraints.txt --requirement /build/worker-cuda.txt
+
 # TVM without its compiler, 260 MB smaller: what loads and times needs the runtime alone.
 FROM install-worker AS install-measurer
 RUN find /opt/tilefarm -name 'libtvm_compiler.so' -delete
@@ -105,6 +109,12 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:9102/healthz', timeout=4)"]
 ENTRYPOINT ["tilefarm-server"]
 CMD ["worker"]
+
+# A worker for a target of CUDA, on a host with a GPU, or without one where it only builds. The driver comes from
+# the host, by NVIDIA's container runtime.
+FROM worker AS worker-cuda
+COPY --from=install-worker-cuda /opt/tilefarm /opt/tilefarm
+ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 # A worker that only times what others built: no compiler, no linker. TILEFARM_WORKER_TARGET names its target.
 FROM base AS measurer

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-fast test-slow test-browser chaos lint format bench clean constraints
+.PHONY: help setup demo up test test-fast test-slow test-browser test-cuda chaos lint format bench clean constraints
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ test-fast: setup ## The tests that start no service
 test-browser: setup ## The dashboard in a real Chromium, on a service that tunes; says so where there is none
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'
 	$(BIN)/pytest -m browser tests/browser
+
+test-cuda: setup ## Kernels for GPUs compiled, and timed where there is a GPU; says what was not run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cuda]'
+	$(BIN)/pytest -rs tests/workers/test_cuda.py tests/workers/test_gpu.py
 
 chaos: setup ## Every fault of docs/faults.md injected into real processes, with a table (ten minutes)
 	$(BIN)/python -m tests.chaos $(ARGS)

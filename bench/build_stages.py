@@ -57,7 +57,7 @@ def _stages(module: str, trace: str, target: dict[str, Any]) -> dict[str, float]
         compiled = clock()
         runtime.write_to_file(str(Path(text) / "first.o"), "o")
         generated = clock()
-        program = link(runtime, linker=_linker(), directory=Path(text))
+        program = link(runtime, linker=_linker(), directory=Path(text))()
         linked = clock()
         del program
     code_secs = generated - compiled

@@ -39,8 +39,9 @@ def adopt_orphans() -> None:
 def confine(*, limits: Limits, channel_fd: int, directory: str, parent_pid: int) -> None:
     """Own session, no privileges to gain, no inherited descriptor but the channel, limits, own directory.
 
-    It alone may be written, where the kernel has Landlock. And no further process, unless the limits leave
-    that to the child. Raises OSError where a wall cannot be raised; descriptors are inherited until all are.
+    It alone may be written, and the device files that the limits name, where the kernel has Landlock. And no
+    further process, unless the limits leave that to the child. Raises OSError where a wall cannot be raised;
+    descriptors are inherited until all are.
     """
     os.setsid()
     die_with_parent(parent_pid)
@@ -50,7 +51,7 @@ def confine(*, limits: Limits, channel_fd: int, directory: str, parent_pid: int)
     _redirect(channel_fd, directory)
     _schedule(limits)
     _set_limits(limits)
-    write_only_beneath(directory)
+    write_only_beneath(directory, files=limits.device_files)
     if not limits.may_start_processes:
         forbid_processes()
     os.closerange(CHANNEL_FD + 1, _MAX_FD)

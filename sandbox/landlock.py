@@ -7,6 +7,7 @@ with EACCES. Files that are open already stay so, reading is left as it is, and 
 import ctypes
 import os
 import struct
+from collections.abc import Sequence
 
 #: Of x86-64, arm64 and all later machines alike.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -29,8 +30,8 @@ def version() -> int:
     return max(0, int(found))
 
 
-def write_only_beneath(directory: str) -> bool:
-    """From now on this thread, and what it starts, changes files beneath `directory` and /dev/null alone.
+def write_only_beneath(directory: str, *, files: Sequence[str] = ()) -> bool:
+    """From now on this thread, and what it starts, changes files in `directory`, `files`, /dev/null alone.
 
     False, and nothing is changed, where the kernel has no Landlock. no_new_privs must have been set.
     """
@@ -41,7 +42,8 @@ def write_only_beneath(directory: str) -> bool:
     ruleset = _ruleset(abi, writes)
     try:
         _allow(ruleset, directory, writes)
-        _allow(ruleset, os.devnull, writes & (_WRITE_FILE | _TRUNCATE))
+        for file in (os.devnull, *files):
+            _allow(ruleset, file, writes & (_WRITE_FILE | _TRUNCATE))
         _call(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)

@@ -29,6 +29,8 @@ class Limits:
     idle_priority: bool = False
     #: CPUs the child may run on; None leaves what the server has.
     cpus: tuple[int, ...] | None = None
+    #: Paths of device files that it may open for writing, of a GPU's driver.
+    device_files: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -38,6 +40,7 @@ class Limits:
         fields = dict(obj)
         if fields.get("cpus") is not None:
             fields["cpus"] = tuple(fields["cpus"])
+        fields["device_files"] = tuple(fields.get("device_files", ()))
         return cls(**fields)
 
 

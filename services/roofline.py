@@ -33,7 +33,11 @@ def bound(
     cores = "one_core" if newest.cores == 1 else "all_cores"
     test = _told(newest)
     bounds = []
-    peak, bandwidth = (_positive(test, f"{name}_{cores}") for name in ("fma_gflops", "copy_gb_per_sec"))
+    # A GPU is measured as a whole, however many cores drive it.
+    peak, bandwidth = (
+        _positive(test, f"{name}_{cores}") or _positive(test, f"{name}_all_cores")
+        for name in ("fma_gflops", "copy_gb_per_sec")
+    )
     if peak and flops > 0:
         bounds.append(Bound(secs=flops / (peak * 1e9), says=f"{peak:,.0f} GFLOP/s"))
     size, cache = argument_bytes(args), _positive(test, "last_cache_bytes")

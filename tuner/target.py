@@ -11,6 +11,7 @@ from typing import Any
 
 from checks.target import TargetError, canonical
 from tuner.errors import UnknownTargetError
+from tuner.gpu_target import check_gpu
 from tuner.plain_json import plain
 from tuner.tvm_light import load_tvm
 
@@ -100,10 +101,11 @@ def host_features() -> list[str] | None:
 def check_host(target: Mapping[str, Any], *, features: Collection[str] | None, machine: str) -> None:
     """UnknownTargetError (mislabelled_target) where a host cannot run what is compiled for the target.
 
-    `features`: of the host, as `host_features` names them; None where it cannot tell: its machine decides
-    alone. `machine`: as platform.machine() names it.
+    `features`: of the host, as `host_features` names them, and the arch of the GPU that it times on; None
+    where it cannot tell: its machine decides alone. `machine`: as platform.machine() names it.
     """
     if target["kind"] != "llvm":
+        check_gpu(target, features=features or ())
         return
     arch = _architecture(target)
     if arch != machine:

@@ -15,7 +15,7 @@ from workers.reference_files import Reference
 
 @dataclass(slots=True, kw_only=True)
 class Arguments:
-    """TVM's tensors on the CPU, one for each parameter, in order; none before `fill`."""
+    """TVM's tensors, one for each parameter, in order; none before `fill`."""
 
     reference: Reference
     tensors: list[Any] = field(default_factory=list)
@@ -30,13 +30,13 @@ class Arguments:
             for parameter in self.reference.parameters
         )
 
-    def fill(self) -> None:
-        """Make the tensors and read what they shall hold, before and after a call."""
+    def fill(self, device: Any) -> None:
+        """Make the tensors on TVM's `device` and read what they shall hold, before and after a call."""
         tvm = load_tvm()
         self._inputs = self.reference.inputs()
         self._expected = self.reference.outputs()
         self.tensors = [
-            tvm.runtime.empty(array.shape, parameter.dtype)
+            tvm.runtime.empty(array.shape, parameter.dtype, device)
             for array, parameter in zip(self._inputs, self.reference.parameters, strict=True)
         ]
         self.refill()

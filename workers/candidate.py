@@ -9,21 +9,20 @@ blob where it was built before. Out: {"built": true, "stage_secs"}, or at once t
 "run_secs", "error", "stage_secs"}. Token in: {"cpus", "best_latency_secs"}. Out: final answer.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from db.states import Outcome
 from sandbox.channel import Channel
 from sandbox.seccomp import forbid_processes
-from tuner.target import make_target
-from tuner.tvm_light import has_compiler, load_tvm
 from workers.arguments import Arguments
-from workers.cache_flush import flusher
 from workers.messages import MeasurePolicy
-from workers.program import ENTRY, Program, compile_module, link, load_library, load_module, replay
+from workers.program import ENTRY, Program, compile_module, link, load_module, loader, replay
 from workers.reference_files import read_reference
+from workers.run_device import RunDevice, flushed_evaluator, run_device
 from workers.stages import Ended, Stages
-from workers.timing import cut_off, probe, repeats, take_cores, timed_call
+from workers.timing import cut_off, probe, repeats, timed_call
 
 #: A first run that takes more than this share of the time limit stays the only one.
 _ONE_RUN_SHARE = 0.25
@@ -33,60 +32,65 @@ _EARLY_BYTES = 16 << 20
 
 def run(channel: Channel) -> None:
     order, blobs = channel.recv()
-    stages = Stages()
+    stages, device = Stages(), run_device(order["target"])
     try:
-        program = _load(blobs[0], order, stages) if blobs else _build(order, stages)
+        load = _fetched(blobs[0], stages) if blobs else _built(order, stages)
+        program = None
+        if device.ready_early:
+            with stages.stage("build", Outcome.BUILD_ERROR):
+                forbid_processes()
+                program = load()
         with stages.stage("load", Outcome.RUN_ERROR):
             arguments = Arguments(reference=read_reference(Path(order["reference"])))
-            if arguments.size_bytes <= _EARLY_BYTES:
-                arguments.fill()
+            if device.ready_early and arguments.size_bytes <= _EARLY_BYTES:
+                arguments.fill(device.tvm)
         channel.send({"built": True, "stage_secs": stages.secs})
         token, _ = channel.recv()
+        with stages.stage("load", Outcome.RUN_ERROR):
+            device.take(token["cpus"])
+            program = program or load()
+            if not arguments.tensors:
+                arguments.fill(device.tvm)
         policy = MeasurePolicy.from_json(order["policy"])
-        run_secs = _measure(program, arguments, token, policy, stages, target=order["target"])
+        run_secs = _measure(program, arguments, device, policy, stages, best_secs=token["best_latency_secs"])
         answer: dict[str, Any] = {"outcome": Outcome.OK, "run_secs": run_secs, "error": None}
     except Ended as ended:
         answer = ended.answer()
     channel.send({**answer, "stage_secs": stages.secs})
 
 
-def _build(order: dict[str, Any], stages: Stages) -> Program:
+def _built(order: dict[str, Any], stages: Stages) -> Callable[[], Program]:
+    """What loads the candidate, which is built."""
     with stages.stage("replay", Outcome.REJECTED):
         scheduled = replay(load_module(order["module"]), order["trace"])
     with stages.stage("build", Outcome.BUILD_ERROR):
         runtime = compile_module(scheduled, order["target"])
-        return link(runtime, linker=order["linker"], directory=Path.cwd(), before_loading=forbid_processes)
+        return link(runtime, linker=order["linker"], directory=Path.cwd())
 
 
-def _load(library: bytes, order: dict[str, Any], stages: Stages) -> Program:
-    """What another child has built from the same order."""
+def _fetched(library: bytes, stages: Stages) -> Callable[[], Program]:
+    """The same where another child has built it, from the same order."""
     with stages.stage("build", Outcome.BUILD_ERROR):
-        load_tvm(str(order["target"]["kind"]))
-        forbid_processes()
-        return load_library(library, directory=Path.cwd())
+        return loader(library, directory=Path.cwd())
 
 
 def _measure(
     program: Program,
     arguments: Arguments,
-    token: dict[str, Any],
+    device: RunDevice,
     policy: MeasurePolicy,
     stages: Stages,
     *,
-    target: dict[str, Any],
+    best_secs: float | None,
 ) -> list[float]:
-    tvm = load_tvm()
-    with stages.stage("load", Outcome.RUN_ERROR):
-        take_cores(token["cpus"])
-        if not arguments.tensors:
-            arguments.fill()
-    tensors, best_secs = arguments.tensors, token["best_latency_secs"]
+    tensors = arguments.tensors
 
     def call() -> None:
         program.call(*tensors)
+        device.wait()
 
     def evaluate(number: int) -> float:
-        timer = program.module.time_evaluator(ENTRY, tvm.cpu(), number=number, repeat=1)
+        timer = program.module.time_evaluator(ENTRY, device.tvm, number=number, repeat=1)
         return float(timer(*tensors).results[0])
 
     limit = cut_off(policy, best_secs)
@@ -104,9 +108,16 @@ def _measure(
             ratio = probe_secs / limit.limit_secs * policy.cut_off_ratio
             raise Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
         flush = None
-        if policy.flush_cache:
-            own = make_target(target) if has_compiler() else None
-            flush = flusher(tensors, target=own, cpus=token["cpus"])
+        if policy.flush_cache and device.by_evaluator:
+            evaluate = flushed_evaluator(program.module, ENTRY, device, tensors)
+        elif policy.flush_cache:
+            flush = device.flusher(tensors)
         return repeats(
-            call, evaluate, estimate_secs=probe_secs, policy=policy, best_secs=best_secs, flush=flush
+            call,
+            evaluate,
+            estimate_secs=probe_secs,
+            policy=policy,
+            best_secs=best_secs,
+            flush=flush,
+            by_evaluator=device.by_evaluator,
         )

@@ -24,10 +24,12 @@ from workers.app import make_app, own_queue, publish_result
 from workers.artifact_client import ArtifactClient
 from workers.canary import Canary
 from workers.children_dir import children_dir
+from workers.children_server import children_server
 from workers.consumer import SteadyConsumer
 from workers.consuming import Consuming
 from workers.device import DetectedTarget, Device, detect_target, find_device, host_name
 from workers.errors import DeviceError, JoinRefused, ThreadDied, WorkerDeaf
+from workers.gpu import GpuSensors
 from workers.heartbeat import Heartbeat
 from workers.holding import Attempt, Holding
 from workers.membership import Joined, Membership
@@ -67,16 +69,24 @@ def restart() -> None:
 
 
 def _run(settings: WorkerSettings) -> None:
-    device = find_device(settings.worker_device, num_cores=settings.worker_cores, lock_dir=settings.lock_dir)
+    builds = settings.worker_role is WorkerRole.BUILD
+    device = find_device(
+        # What only builds needs no GPU, whatever it builds for.
+        "cpu" if builds else settings.worker_device,
+        num_cores=settings.worker_cores,
+        lock_dir=settings.lock_dir,
+        gpu=settings.worker_gpu,
+    )
     with (
         children_dir(settings.work_dir) as directory,
-        ForkServer(["workers.preload"], work_dir=directory, env=_which_tvm()) as server,
+        children_server(directory, device=device, target=settings.worker_target) as server,
     ):
         detected = detect_target(
             server,
             num_cores=len(device.cpus),
             target=settings.worker_target,
-            times=settings.worker_role is not WorkerRole.BUILD,
+            times=not builds,
+            device=device,
         )
         membership = Membership(
             url=str(settings.url),
@@ -89,12 +99,6 @@ def _run(settings: WorkerSettings) -> None:
             _serve(settings, server, device, detected, membership, joined)
         finally:
             membership.leave()
-
-
-def _which_tvm() -> dict[str, str]:
-    """Whether children load TVM's runtime alone; nothing else of this environment reaches them."""
-    name = "TVM_USE_RUNTIME_LIB"
-    return {name: os.environ[name]} if name in os.environ else {}
 
 
 def _serve(
@@ -179,7 +183,8 @@ def _serve(
         holding=holding,
         stage_secs=work.stage_secs,
         device_report=sensing(
-            shipper.report if builds_only else selftester.report, Sensors(cpus=device.cpus)
+            shipper.report if builds_only else selftester.report,
+            Sensors(cpus=device.cpus) if device.gpu is None else GpuSensors(uuid=device.gpu.uuid),
         ),
         set_draining=consuming.set_draining,
         set_silent=consuming.set_silent,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from db.states import Outcome, Purpose
 from sandbox.fork_server import ForkServer
@@ -64,6 +65,8 @@ class Measurer:
     worker_id: Callable[[], str]
     #: Called from several threads.
     publish: Publish
+    #: Canonical dict of the host's CPU: references are computed there, where another device is timed on.
+    own_target: dict[str, Any] | None = None
     #: Built children that may wait for the device.
     max_waiting: int = 32
     build_times: BuildTimes = field(default_factory=BuildTimes)
@@ -86,7 +89,7 @@ class Measurer:
         try:
             await_space(self.artifacts.directory, given_up=lambda: all(map(self.holding.dropped, attempts)))
             with self.references.get(
-                chunk, module_text, holding=self.holding, attempts=attempts
+                self._for_reference(chunk), module_text, holding=self.holding, attempts=attempts
             ) as reference:
                 _Run(measurer=self, chunk=chunk, module_text=module_text, reference=reference).run()
         except ReferenceFailed as error:
@@ -96,6 +99,11 @@ class Measurer:
                 self.give_back(order, str(error))
         finally:
             self.holding.release(attempts)
+
+    def _for_reference(self, chunk: MeasureChunk) -> MeasureChunk:
+        if self.own_target is None or chunk.target["kind"] == "llvm":
+            return chunk
+        return dataclasses.replace(chunk, target=self.own_target)
 
     def announce(self, attempt: Attempt) -> None:
         self.publish(
@@ -212,6 +220,7 @@ class _Run:
                 holding=self.measurer.holding,
                 attempt=planned.attempt,
                 policy=self.chunk.policy,
+                device=self.measurer.device,
             )
             tries = Tries(pool, partial(self._try, planned, shot), partial(self._try_again, planned, shot))
             self._waiting.append((planned, shot, tries))
@@ -296,6 +305,9 @@ class _Run:
         try:
             with device.exclusive(given_up=lambda: self.measurer.holding.dropped(planned.attempt)):
                 shot.measure(token)
+                if device.gpu is not None:
+                    # What a killed process has started there runs on until its context is gone.
+                    shot.close()
         except DeviceUnwanted:
             return
         result = shot.result

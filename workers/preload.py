@@ -10,13 +10,7 @@ load_tvm()
 
 import numpy.ma  # noqa: E402, F401 - TVM's evaluator asks for a median, which loads it: 30 ms on the device
 
-import workers.candidate  # noqa: E402 - after the light loader, on purpose
-import workers.detect_child  # noqa: E402 - the same
-import workers.reference_child  # noqa: E402 - the same
-
 if has_compiler():
-    import workers.build_child
-    import workers.selftest_child  # noqa: F401 - importing it is all
     from workers.warm_up import warm_up
 
     warm_up()

@@ -16,7 +16,7 @@ from typing import Any
 
 from tuner.module import load_text
 from tuner.target import make_target
-from tuner.tvm_light import load_tvm
+from tuner.tvm_light import load_intrinsics, load_tvm
 from workers.artifacts import LIBRARY_NAME
 from workers.errors import ProgramError
 from workers.inputs import Parameter
@@ -53,38 +53,40 @@ def replay(module: Any, trace_text: str) -> Any:
     from tvm.s_tir.schedule import Trace
 
     schedule = Schedule(module, debug_mask="none", error_render_level="fast")
-    Trace.apply_json_to_schedule(json.loads(trace_text), schedule)
+    trace = json.loads(trace_text)
+    load_intrinsics(attrs[0] for kind, _, attrs, _ in trace[0] if kind == "Tensorize")
+    Trace.apply_json_to_schedule(trace, schedule)
     return schedule.mod
 
 
 def compile_module(module: Any, target: dict[str, Any]) -> Any:
-    """TVM's runtime module, before code generation. The target's kind decides the way."""
-    tvm = load_tvm(str(target.get("kind")))
-    if target["kind"] != "llvm":
-        raise ProgramError(f"this worker builds for llvm, not for {target['kind']!r}")
+    """TVM's runtime module: its host's part before code generation, its GPU's part compiled."""
+    tvm = load_tvm(str(target["kind"]))
     return tvm.tirx.build(module, make_target(target), "default")
 
 
-def link(
-    runtime: Any, *, linker: str | None, directory: Path, before_loading: Callable[[], None] | None = None
-) -> Program:
-    """Generate code and make it callable: an object and `ld -shared`, or in process where there is no ld.
+def link(runtime: Any, *, linker: str | None, directory: Path) -> Callable[[], Program]:
+    """Generate code: an object and `ld -shared`, or nothing yet where there is no ld.
 
-    `before_loading` is called when no process is needed any more and none of the code has run.
+    What is returned makes it callable; it starts no process, and none of the code runs before. Raises
+    ProgramError.
     """
-    library = None
-    if linker is not None and not runtime.imports:
-        library = link_library(runtime, linker=linker, directory=directory)
-    if before_loading is not None:
-        before_loading()
-    return Program(module=runtime, call=runtime.get_function(ENTRY)) if library is None else _loaded(library)
+    if linker is None and runtime.imports:
+        raise ProgramError("what runs on a GPU is linked by `ld` (binutils), which is not here")
+    if linker is None:
+        return lambda: Program(module=runtime, call=runtime.get_function(ENTRY))
+    library = link_library(runtime, linker=linker, directory=directory)
+    return lambda: _loaded(library)
 
 
 def link_library(runtime: Any, *, linker: str, directory: Path) -> Path:
     """Generate code into LIBRARY_NAME in `directory`, without loading it; raises ProgramError."""
     object_path, library_path = directory / "kernel.o", directory / LIBRARY_NAME
     runtime.write_to_file(str(object_path), "o")
-    command = [linker, "-shared", "-o", str(library_path), str(object_path)]
+    objects = [str(object_path)]
+    if runtime.imports:
+        objects.append(str(_packed(runtime, directory / "imports.o")))
+    command = [linker, "-shared", "-o", str(library_path), *objects]
     # Most kernels need no library, and ld takes ten times as long to read libc's symbols as to link them.
     done = _ld([*command, "-z", "defs", "--warn-unresolved-symbols"])
     if done.returncode != 0 or _needs_libraries(done.stderr.decode(errors="replace")):
@@ -92,6 +94,14 @@ def link_library(runtime: Any, *, linker: str, directory: Path) -> Path:
     if done.returncode != 0:
         raise ProgramError(f"ld ended with {done.returncode}: {done.stderr.decode(errors='replace')[:500]}")
     return library_path
+
+
+def _packed(runtime: Any, path: Path) -> Path:
+    """The GPU's part as an object, which TVM's loader finds in the library."""
+    pack: Any = load_tvm().get_global_func("runtime.ModulePackImportsToLLVM")
+    target = str(runtime.get_function("_get_target_string")())
+    pack(runtime, False, target, "").write_to_file(str(path), "o")
+    return path
 
 
 def _ld(command: list[str]) -> subprocess.CompletedProcess[bytes]:
@@ -120,9 +130,14 @@ def _c_libraries() -> tuple[str, ...]:
 
 def load_library(library: bytes, *, directory: Path) -> Program:
     """A kernel that another process has linked; it is written to LIBRARY_NAME in `directory` first."""
+    return loader(library, directory=directory)()
+
+
+def loader(library: bytes, *, directory: Path) -> Callable[[], Program]:
+    """Writes it; what is returned loads it."""
     path = directory / LIBRARY_NAME
     path.write_bytes(library)
-    return _loaded(path)
+    return lambda: _loaded(path)
 
 
 def _loaded(path: Path) -> Program:

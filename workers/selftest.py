@@ -29,14 +29,14 @@ _MEMORY_SHARE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """What the device can do at most, by measurement."""
+    """What the device can do at most, by measurement; a GPU is measured as a whole."""
 
-    fma_gflops_one_core: float
+    fma_gflops_one_core: float | None
     fma_gflops_all_cores: float
     #: Bytes read and written.
-    copy_gb_per_sec_one_core: float
+    copy_gb_per_sec_one_core: float | None
     copy_gb_per_sec_all_cores: float
-    #: Of each of the copy's two arrays, and of the last cache as the kernel tells it.
+    #: Of each of the copy's two arrays, and of the last cache as the kernel, or the GPU, tells it.
     copy_array_bytes: int
     last_cache_bytes: int | None
 
@@ -129,7 +129,7 @@ class DeviceTester:
             return self._noise().reference_secs
 
     def _roofline(self) -> Roofline:
-        last_cache_bytes = cache_bytes()
+        last_cache_bytes = cache_bytes() if self.device.gpu is None else None
         if self.shipped is None:
             array_bytes = copy_array_bytes(last_cache_bytes, self.device.memory_bytes)
         else:
@@ -142,9 +142,9 @@ class DeviceTester:
             "copy_gb_per_sec_all_cores",
         )
         return Roofline(
-            **{name: round(float(answer[name]), 3) for name in names},
+            **{name: round(float(answer[name]), 3) if name in answer else None for name in names},
             copy_array_bytes=array_bytes,
-            last_cache_bytes=last_cache_bytes,
+            last_cache_bytes=answer.get("last_cache_bytes", last_cache_bytes),
         )
 
     def _noise(self) -> Noise:
@@ -154,19 +154,24 @@ class DeviceTester:
         limits = Limits(
             address_space_bytes=(4 << 30) + 2 * array_bytes, cpus=self.device.cpus, cpu_secs=_TIMEOUT_SECS
         )
-        entry_name = f"workers.selftest_child:{entry}"
+        entry_name = f"{entries(self.target)}:{entry}"
         full: dict[str, Any] = {"target": dict(self.target), "cpus": list(self.device.cpus), **order}
         blobs = []
         if self.shipped is not None:
             kernels, library = self.shipped()
             full["kernels"] = asdict(kernels)
             blobs = [library]
-        with self.server.spawn(entry_name, limits=limits) as child, self.turn.test(child):
+        with self.server.spawn(entry_name, limits=self.device.limits(limits)) as child, self.turn.test(child):
             child.send(full, *blobs)
             answer, _ = child.recv(_TIMEOUT_SECS)
         if "error" in answer:
             raise DeviceError(f"the self-test's {entry} failed: {answer['error']}")
         return answer
+
+
+def entries(target: Mapping[str, Any]) -> str:
+    """The module of the children's entries, for devices of the target's kind."""
+    return "workers.selftest_gpu_child" if target["kind"] == "cuda" else "workers.selftest_child"
 
 
 def copy_array_bytes(last_cache_bytes: int | None, memory_bytes: int) -> int:

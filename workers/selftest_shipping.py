@@ -17,7 +17,7 @@ from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
 from workers.artifact_client import ArtifactClient
 from workers.errors import KernelsMissing, WorkerError
-from workers.selftest import ShippedKernels
+from workers.selftest import ShippedKernels, entries
 from workers.selftester import DeviceReport
 
 _log = structlog.get_logger(__name__)
@@ -73,11 +73,11 @@ class KernelShipper:
         limits = Limits(cpu_secs=_TIMEOUT_SECS, may_start_processes=True)
         order = {
             "target": dict(self.target),
-            "cores": self.target["num-cores"],
+            "cores": self.target.get("num-cores", 1),
             "array_bytes": _ARRAY_BYTES,
             "linker": self.linker,
         }
-        with self.server.spawn("workers.selftest_child:build", limits=limits) as child:
+        with self.server.spawn(f"{entries(self.target)}:build", limits=limits) as child:
             child.send(order)
             made, blobs = child.recv(_TIMEOUT_SECS)
         if "error" in made:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from workers.selftester import DeviceReport
 
@@ -64,7 +65,13 @@ class Sensors:
         return [float(every[cpu]) for cpu in self.cpus if cpu < len(every)]
 
 
-def sensing(report: Callable[[], DeviceReport], sensors: Sensors) -> Callable[[], DeviceReport]:
+class Reads(Protocol):
+    """Sensors of a device: `temperature_celsius` and `clock_mhz`, whichever are known."""
+
+    def read(self) -> dict[str, float]: ...
+
+
+def sensing(report: Callable[[], DeviceReport], sensors: Reads) -> Callable[[], DeviceReport]:
     """The report, with what the sensors say among its facts."""
 
     def both() -> DeviceReport:

@@ -35,9 +35,12 @@ class WorkerSettings(FileSettings):
     #: Unique in the fleet; a join under the same name replaces the predecessor. None: host and device.
     worker_name: str | None = None
     worker_device: Literal["cpu", "cuda"] = "cpu"
+    #: Which GPU, as NVIDIA's driver counts them from 0.
+    worker_gpu: int = Field(default=0, ge=0)
     #: build: makes what others time; measure: times what others built; both: the whole.
     worker_role: WorkerRole = WorkerRole.BOTH
-    #: Served instead of this CPU's own target, as JSON: {"kind": "llvm", "mcpu": .., "num-cores": ..}.
+    #: Served instead of this device's own target, as JSON: {"kind": "llvm", "mcpu": .., "num-cores": ..}, or
+    #: {"tag": "nvidia/nvidia-h100"}.
     worker_target: dict[str, Any] | None = None
     #: Of a kernel or reference that travels between workers.
     max_artifact_bytes: int = Field(default=64 << 20, gt=0)

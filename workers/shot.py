@@ -16,6 +16,7 @@ from sandbox.errors import ChannelError, ChildDied, ChildTimeout
 from sandbox.fork_server import ForkServer
 from sandbox.limits import Limits
 from workers.artifacts import LIBRARY_NAME, Kernels
+from workers.device import Device
 from workers.holding import Attempt, Holding
 from workers.messages import MAX_ERROR_CHARS, MeasurePolicy
 from workers.timing import cut_off
@@ -67,6 +68,8 @@ class Shot:
     holding: Holding
     attempt: Attempt
     policy: MeasurePolicy
+    #: That the child runs what it builds on; None: it runs nothing.
+    device: Device | None = None
     #: Of the child.
     entry: str = "workers.candidate:run"
     #: Set as soon as the outcome is known; a shot that was dropped never has one.
@@ -99,7 +102,9 @@ class Shot:
         self.limit_secs = limit_secs
         began = time.monotonic()
         limits = _limits(self.policy, threads=threads, cpus=cpus)
-        child = self.server.spawn(self.entry, limits=limits)
+        child = self.server.spawn(
+            self.entry, limits=limits if self.device is None else self.device.limits(limits)
+        )
         self._child = child
         self.holding.attach(child, [self.attempt])
         try:

@@ -80,21 +80,23 @@ def repeats(
     policy: MeasurePolicy,
     best_secs: float | None = None,
     flush: Callable[[], None] | None = None,
+    by_evaluator: bool = False,
 ) -> list[float]:
     """Seconds per call, one number for each repeat, until their mean is known well enough.
 
     `evaluate(number)` is the mean over `number` calls by TVM's own evaluator. `flush`, where the policy asks
     for it, is called before every timed call. `estimate_secs` is of one warm call, and where a repeat is one
-    call it is the first of them. Repeats end when the relative standard error is below the policy's target,
-    which is looser for what is slower than `best_secs`; when they have taken `max_measure_ms` (the least
-    number of them too, where they are very long), when the candidate is clearly slower, at `max_repeat`, or
-    when the time limit comes near; there is always one.
+    call it is the first of them, unless all times are to be `by_evaluator`. Repeats end when the relative
+    standard error is below the policy's target, which is looser for what is slower than `best_secs`; when
+    they have taken `max_measure_ms` (the least number of them too, where they are very long), when the
+    candidate is clearly slower, at `max_repeat`, or when the time limit comes near; there is always one.
     """
     number = 1 if flush is not None else _calls_per_repeat(estimate_secs, policy)
     budget_secs = _BUDGET_SHARE * policy.run_timeout_secs
     run_secs: list[float] = []
     began = time.perf_counter()
-    if flush is None and number == 1 and estimate_secs >= _SHORT_CALL_SECS:
+    counts = by_evaluator or (flush is None and estimate_secs < _SHORT_CALL_SECS)
+    if flush is None and number == 1 and not counts:
         # The estimate was such a repeat.
         run_secs, began = [estimate_secs], began - estimate_secs
     while len(run_secs) < policy.max_repeat:
@@ -108,7 +110,7 @@ def repeats(
                 break
         if flush is not None:
             flush()
-        if flush is None and estimate_secs < _SHORT_CALL_SECS:
+        if counts:
             run_secs.append(evaluate(number))
         else:
             run_secs.append(_mean_of_calls(call, number))

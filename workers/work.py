@@ -69,6 +69,8 @@ def make_work(bench: Bench) -> Work:
     """Raises DeviceError where the role cannot be served here."""
     if bench.settings.worker_role is WorkerRole.BUILD:
         return _builder(bench)
+    if bench.device.gpu is not None and bench.settings.worker_role is WorkerRole.BOTH and not bench.linker:
+        raise DeviceError("a worker that builds for a GPU needs `ld` (binutils)")
     references = bench.references
     measurer = Measurer(
         server=bench.server,
@@ -78,6 +80,7 @@ def make_work(bench: Bench) -> Work:
         holding=bench.holding,
         linker=bench.linker,
         tvm_version=bench.detected.tvm_version,
+        own_target=bench.detected.own_target,
         worker_id=bench.worker_id,
         publish=bench.publish,
         max_waiting=bench.settings.worker_max_waiting,

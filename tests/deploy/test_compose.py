@@ -118,6 +118,7 @@ def test_the_gpu_worker_starts_only_where_it_is_asked_for():
     asked = {name for name, service in SERVICES.items() if "profiles" in service}
     assert asked == {"worker-gpu"}
     assert SERVICES["worker-gpu"]["profiles"] == ["gpu"]
+    assert SERVICES["worker-gpu"]["build"]["target"] == "worker-cuda"
     (device,) = SERVICES["worker-gpu"]["deploy"]["resources"]["reservations"]["devices"]
     assert (device["driver"], device["capabilities"]) == ("nvidia", ["gpu"])
 

@@ -126,18 +126,32 @@ def test_no_secret_is_in_a_manifest_and_each_file_is_mounted(made, case):
 
 def test_roles_get_variables_that_their_settings_know(made):
     roles = {
-        "farm-api": "api",
-        "farm-tuner": "tuner",
-        "farm-worker-cpu": "worker",
-        "farm-worker-l4": "worker",
+        "farm-api": ("api", "api"),
+        "farm-tuner": ("tuner", "tuner"),
+        "farm-worker-cpu": ("worker", "worker"),
+        "farm-worker-l4": ("worker", "worker-cuda"),
     }
     found = pods(made["all"])
-    for name, role in roles.items():
+    for name, (role, image) in roles.items():
         (container,) = containers(found[name])
         given = {entry["name"] for entry in container["env"]} - {"NODE_NAME", "POD_NAME"}
         assert given <= variables(role), name
-        assert container["image"] == f"registry.example.com/farm/{role}:1.2.3"
+        assert container["image"] == f"registry.example.com/farm/{image}:1.2.3"
         assert container["args"] == images()[role].command[1:]
+
+
+def test_who_builds_for_gpus_without_one_has_the_compiler_for_them(tmp_path):
+    target = {"kind": "cuda", "arch": "sm_90", "max_threads_per_block": 1024}
+    classes = [
+        {**GPU_CLASS, "name": name, "device": "cpu", "gpus": 0, "role": "build", "target": each}
+        for name, each in (("told", target), ("tagged", {"tag": "nvidia/nvidia-h100"}), ("cpu", BOARD_TARGET))
+    ]
+    made = pods(manifests(tmp_path, {"workers": classes}))
+    images_of = {
+        name: containers(pod)[0]["image"].rpartition("/")[2].split(":")[0] for name, pod in made.items()
+    }
+    assert images_of["farm-worker-told"] == images_of["farm-worker-tagged"] == "worker-cuda"
+    assert images_of["farm-worker-cpu"] == "worker"
 
 
 def test_probes_ask_health_for_life_and_readiness_for_work(made):
@@ -315,12 +329,6 @@ def test_a_release_name_may_be_long(tmp_path):
 def test_the_notes_name_a_command_that_exists(tmp_path):
     notes = rendered(tmp_path, CHART / "templates" / "NOTES.txt", {})
     assert "tilefarm-server token create alice --scope jobs:read" in notes
-    assert "GPU" not in notes
-
-
-def test_the_notes_say_that_a_gpu_class_does_not_start(tmp_path):
-    notes = rendered(tmp_path, CHART / "templates" / "NOTES.txt", CASES["all"])
-    assert "class l4 will not start: this release has no GPU workers" in notes
 
 
 @pytest.mark.parametrize("case", CASES)

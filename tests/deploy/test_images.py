@@ -215,6 +215,7 @@ def test_images_are_pinned_to_the_tested_versions():
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in constraints()}
     for role in ROLES:
         assert set(closure(named(role))) <= pinned, role
+    assert {each.name for each in named("worker-cuda")} <= pinned
 
 
 def constraints() -> list[str]:

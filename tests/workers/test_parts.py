@@ -11,7 +11,7 @@ import pytest
 from db.states import Outcome
 from tests.workers.conftest import EMPTY_TRACE
 from workers.cache_flush import flusher
-from workers.device import detect_target, find_device
+from workers.device import find_device
 from workers.errors import DeviceError
 from workers.holding import Attempt, Holding
 from workers.messages import MeasurePolicy
@@ -45,20 +45,6 @@ def test_settings_come_from_the_environment(monkeypatch, tmp_path):
     assert "secret" not in repr(settings)
     assert str(settings.url) == "http://farm:1234/"
     assert settings.work_dir == tmp_path
-
-
-def test_a_cuda_worker_is_refused_in_plain_words(tmp_path):
-    """Not for want of a GPU: nobody shall look for a driver that would not help."""
-    with pytest.raises(DeviceError, match=r"TILEFARM_WORKER_DEVICE=cuda: .*has no GPU workers, whatever GPU"):
-        find_device("cuda", num_cores=None, lock_dir=tmp_path)
-
-
-def test_a_worker_of_a_cpu_serves_no_gpus_target(server):
-    """It would fail every candidate of the target's jobs."""
-    limits = {"max_shared_memory_per_block": 49152, "max_threads_per_block": 1024, "thread_warp_size": 32}
-    target = {"kind": "cuda", "arch": "sm_80", **limits}
-    with pytest.raises(DeviceError, match=r"kind cuda: .*has no GPU workers"):
-        detect_target(server, num_cores=1, target=target)
 
 
 def test_more_cores_than_there_are_is_refused(tmp_path):

@@ -61,14 +61,21 @@ def api() -> Api:
     return Api()
 
 
-def build(bench: Bench, api: Api, chunk: MeasureChunk, *, client: ArtifactClient | None = None) -> list[Any]:
+def build(
+    bench: Bench,
+    api: Api,
+    chunk: MeasureChunk,
+    *,
+    client: ArtifactClient | None = None,
+    own_target: dict[str, Any] | None = None,
+) -> list[Any]:
     """What a builder tells of a chunk, as it arrives."""
     told: list[Any] = []
     assert bench.linker is not None
     builder = Builder(
         server=bench.server,
         cpus=bench.device.cpus,
-        own_target=bench.detected.target,
+        own_target=own_target or bench.detected.target,
         references=_references(bench, "builder"),
         artifacts=ArtifactStore(directory=bench.directory / "builder" / "artifacts"),
         client=client or api.client(),

@@ -1,0 +1,100 @@
+"""The GPUs of this host, as NVIDIA's management library (NVML) tells of them: nothing runs on one by that.
+
+What a GPU is and how it fares stands here; what it can run is asked of CUDA, in a child
+(workers/detect_child.py).
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workers.errors import DeviceError
+
+EVERY_SECS = 10.0
+_CLOCK_STEP_MHZ = 15.0
+_DEVICES = Path("/dev")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    #: As NVIDIA names the model, such as `NVIDIA H200`.
+    name: str
+    #: GPU-…: of this very device, also where a container sees it under another number.
+    uuid: str
+    memory_bytes: int
+    driver_version: str
+
+
+def find_gpu(index: int) -> Gpu:
+    """The GPU of this number, as NVML counts; raises DeviceError where there is none, or no driver."""
+    with _nvml() as nvml:
+        count = nvml.nvmlDeviceGetCount()
+        if not 0 <= index < count:
+            raise DeviceError(f"TILEFARM_WORKER_GPU={index}: this host shows {count} GPUs, counted from 0")
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        return Gpu(
+            name=_text(nvml.nvmlDeviceGetName(handle)),
+            uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+            memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            driver_version=_text(nvml.nvmlSystemGetDriverVersion()),
+        )
+
+
+def device_files() -> tuple[str, ...]:
+    """What a process that uses a GPU opens for writing; the driver lets it reach those that it may."""
+    found = [*_DEVICES.glob("nvidia*"), *_DEVICES.glob("nvidia-caps/*")]
+    return tuple(sorted(str(path) for path in found if path.is_char_device()))
+
+
+@dataclass(slots=True, kw_only=True)
+class GpuSensors:
+    """Of one GPU; `read` may be called by one thread."""
+
+    uuid: str
+    every_secs: float = EVERY_SECS
+    _read_at: float = -float("inf")
+    _values: dict[str, float] = field(default_factory=dict)
+
+    def read(self) -> dict[str, float]:
+        """`temperature_celsius` and `clock_mhz` (of its multiprocessors); at most `every_secs` old."""
+        if time.monotonic() - self._read_at >= self.every_secs:
+            self._read_at = time.monotonic()
+            try:
+                self._values = self._asked()
+            except DeviceError:
+                self._values = {}
+        return self._values
+
+    def _asked(self) -> dict[str, float]:
+        with _nvml() as nvml:
+            handle = nvml.nvmlDeviceGetHandleByUUID(self.uuid)
+            celsius = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
+            mhz = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
+        return {
+            "temperature_celsius": float(celsius),
+            "clock_mhz": round(mhz / _CLOCK_STEP_MHZ) * _CLOCK_STEP_MHZ,
+        }
+
+
+@contextmanager
+def _nvml() -> Iterator[Any]:
+    """NVML, open; raises DeviceError where it is not there, and for whatever it refuses meanwhile."""
+    try:
+        import pynvml
+    except ImportError as error:
+        raise DeviceError("the package nvidia-ml-py is missing: tilefarm-server[cuda] brings it") from error
+    try:
+        pynvml.nvmlInit()
+        try:
+            yield pynvml
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        raise DeviceError(f"NVIDIA's driver does not tell of a GPU here: {error}") from error
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
