@@ -41,7 +41,7 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     if given is None and runs is None:
         detail = "without TVM's compiler no CPU's target can be detected: TILEFARM_WORKER_TARGET names one"
         raise TargetError("missing_target", detail)
-    target = runs if given is None else _served(given) if compiles else canonical(given)
+    target = runs if given is None else _served(given, compiles=compiles)
     assert target is not None
     # Without the compiler, what an mcpu needs is checked by the API alone, which has it.
     if order["times"] and (compiles or target["kind"] != "llvm"):
@@ -55,5 +55,12 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _served(given: Mapping[str, Any]) -> dict[str, Any]:
-    return resolve_tag(str(given["tag"])) if set(given) == {"tag"} else canonical_of(given)
+def _served(given: Mapping[str, Any], *, compiles: bool) -> dict[str, Any]:
+    tagged = set(given) == {"tag"}
+    if tagged and not compiles:
+        raise TargetError(
+            "bad_target", "without TVM's compiler tags are not known: name the target's options"
+        )
+    if not compiles:
+        return canonical(given)
+    return resolve_tag(str(given["tag"])) if tagged else canonical_of(given)

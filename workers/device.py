@@ -47,10 +47,20 @@ class Device:
         return "cpu" if self.gpu is None else "cuda"
 
     def limits(self, limits: Limits) -> Limits:
-        """Of a child that uses the device: CUDA maps address space without end, and no bound on it stands."""
+        """Of a child that uses the device. CUDA maps address space without end, so no bound on it stands.
+
+        And its context opens sockets: the wall around processes is the child's to raise, before it loads a
+        candidate (workers/run_device.py).
+        """
         if self.gpu is None:
             return limits
-        return replace(limits, address_space_bytes=None, open_files=None, device_files=self.files)
+        return replace(
+            limits,
+            address_space_bytes=None,
+            open_files=None,
+            may_start_processes=True,
+            device_files=self.files,
+        )
 
     @contextmanager
     def exclusive(self, *, given_up: Callable[[], bool]) -> Iterator[None]:

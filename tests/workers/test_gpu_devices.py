@@ -67,6 +67,7 @@ def test_a_gpu_is_a_device_of_its_own(nvml: Nvml, tmp_path):
     assert [lock.path.name for lock in device.locks] == ["GPU-0123abcd-0000.lock"]
     limits = device.limits(Limits(cpu_secs=7.0))
     assert (limits.address_space_bytes, limits.cpu_secs) == (None, 7.0)
+    assert limits.may_start_processes
     assert nvml.open_count == 0
 
 
