@@ -172,7 +172,8 @@ class JoinWorker(_Request):
     cores: Annotated[int, Field(ge=1, le=100_000)]
     memory_bytes: Annotated[int, Field(ge=0, le=MAX_BIGINT)]
     tvm_version: TvmVersion
-    #: LLVM's names of the CPU's vector features, and the arch of a GPU; what times must have those that its target's mcpu needs.
+    #: LLVM's names of the CPU's vector features, and the arch of a GPU: what times must have those that its
+    #: target needs.
     features: list[Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,40}$")]] | None = Field(
         default=None, max_length=500
     )

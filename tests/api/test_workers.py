@@ -144,6 +144,21 @@ def test_a_target_whose_code_the_host_cannot_run_is_refused_with_the_reason(api)
     assert api.join(target=avx512, features=[*v3, *_AVX512], machine="x86_64").status_code == 201
 
 
+def test_a_gpus_worker_joins_with_a_target_that_the_gpu_runs(api):
+    gpu = {
+        "kind": "cuda",
+        "arch": "sm_80",
+        "max_threads_per_block": 1024,
+        "max_shared_memory_per_block": 49152,
+    }
+    assert api.join(target=gpu, features=["avx2", "sm_86"], machine="x86_64").status_code == 201
+    refused = problem(api.join(target=gpu, features=["avx2", "sm_90a"], machine="x86_64"), 422)
+    assert refused["code"] == "mislabelled_target"
+    assert "sm_80 does not run on this host's GPU, an sm_90a" in refused["detail"]
+    assert problem(api.join(target=gpu, features=["avx2"], machine="x86_64"), 422)
+    assert api.join(target=gpu, role="build", features=["avx2"], machine="x86_64").status_code == 201
+
+
 def test_a_worker_is_spoken_for_by_the_token_that_it_joined_with(api):
     worker_id = api.join().json()["worker_id"]
     body = {"holding": [], "stage_secs": {}}
