@@ -160,7 +160,7 @@ def beat(
         which = WorkerRow.id == worker_id
         known = session.scalars(select(WorkerRow.facts).where(which)).one()
         session.execute(update(WorkerRow).where(which).values(facts={**known, **facts}))
-    return None if desired is None else WorkerState(desired)
+    return None if desired is None else WorkerState.of(desired)
 
 
 def orders(session: Session, holding: Sequence[tuple[int, int]]) -> Orders:
@@ -248,8 +248,8 @@ def _workers(session: Session, statement: Select[WorkerRow, TargetRow, float]) -
             target_key=target.key,
             target=target.canonical,
             role=row.role,
-            state=WorkerState(row.state),
-            desired_state=WorkerState(row.desired_state),
+            state=WorkerState.of(row.state),
+            desired_state=WorkerState.of(row.desired_state),
             cores=row.cores,
             memory_bytes=row.memory_bytes,
             tvm_version=row.tvm_version,

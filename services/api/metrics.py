@@ -6,7 +6,7 @@ It is read when asked, and remembered for a moment. What this process saw itself
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -70,7 +70,7 @@ class FarmMetrics(Collector):
         yield from _rows(farm.counts)
         yield from _fleet(farm, self._settings)
         if self._settings.broker_url is not None:
-            queues = [(worker.target_key, WorkerRole(worker.role)) for worker in farm.workers]
+            queues = [(worker.target_key, WorkerRole.of(worker.role)) for worker in farm.workers]
             yield from _broker(self._settings.broker_url, set(queues))
 
 
@@ -90,8 +90,8 @@ def _rows(counts: FarmCounts) -> Iterable[Metric]:
         "tilefarm_open_trials", "Trials of jobs not ended that wait for an Outcome", "state", waiting
     )
     trials = CounterMetricFamily("tilefarm_trials", "Trials that have an Outcome", labels=["outcome"])
-    for outcome in Outcome:
-        trials.add_metric([outcome], counts.outcomes.get(outcome, 0))
+    for outcome, count in {**_zeros(Outcome), **counts.outcomes}.items():
+        trials.add_metric([outcome], count)
     yield trials
     yield _gauge("tilefarm_records", "Records by state", "state", counts.records)
     yield GaugeMetricFamily(
@@ -122,7 +122,7 @@ def _fleet(farm: _Farm, settings: ApiSettings) -> Iterable[Metric]:
         "tilefarm_workers_alive",
         "Workers alive by state",
         "state",
-        {str(state): states.count(state) for state in _ACTIVE_STATES},
+        {**_zeros(_ACTIVE_STATES), **Counter(map(str, states))},
     )
     yield GaugeMetricFamily(
         "tilefarm_targets_unserved",
@@ -155,6 +155,11 @@ def _length(client: redis.Redis, queue: str) -> int:
     found = client.llen(queue)
     assert isinstance(found, int)
     return found
+
+
+def _zeros(states: Iterable[str]) -> dict[str, int]:
+    """What this release knows is told also where there is none; what a newer one knows, where there is."""
+    return dict.fromkeys(map(str, states), 0)
 
 
 def _gauge(name: str, text: str, label: str, values: Mapping[str, int]) -> GaugeMetricFamily:
