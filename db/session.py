@@ -5,6 +5,7 @@ write half-way; no child process is waited for inside one.
 """
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +18,7 @@ _SQLITE_BUSY_SECS = 30
 #: A server that vanishes without a word (its host lost power, its address moved) is given up on after half a
 #: minute; the system's own patience is two hours, with a thread and a connection each. The URL goes before.
 _POSTGRESQL_NETWORK = {
-    "connect_timeout": 10,
+    "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 4,
@@ -28,8 +29,18 @@ _POSTGRESQL_NETWORK = {
 _FOR_NOW = frozenset({"25006", "25P03"})
 
 
-def connect(url: str, *, pool_size: int = 10) -> Engine:
-    """An engine for `sqlite:///path` or `postgresql+psycopg://…`."""
+def connect(
+    url: str,
+    *,
+    pool_size: int = 10,
+    timeout_secs: float | None = None,
+    ending: threading.Event | None = None,
+) -> Engine:
+    """An engine for `sqlite:///path` or `postgresql+psycopg://…`.
+
+    `timeout_secs` of a statement on PostgreSQL (None: it may take as long as it likes) and `ending`, by which
+    what waits gives up within seconds, are as in db/patience.py.
+    """
     if url.startswith("sqlite"):
         engine = create_engine(url, connect_args={"timeout": _SQLITE_BUSY_SECS, "check_same_thread": False})
         event.listen(engine, "connect", _set_sqlite_pragmas)
@@ -41,6 +52,11 @@ def connect(url: str, *, pool_size: int = 10) -> Engine:
         url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, connect_args=network
     )
     event.listen(engine, "handle_error", _away_for_now)
+    if timeout_secs is not None:
+        # Loaded where there is a PostgreSQL: the embedded service starts without its driver.
+        from db.patience import Patience
+
+        Patience(timeout_secs, ending=ending).bind(engine)
     return engine
 
 

@@ -24,6 +24,8 @@ class ApiSettings(FileSettings):
     broker_url_file: Path | None = None
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
+    #: Of a statement on PostgreSQL; then its request is answered 503.
+    database_timeout_secs: float = Field(default=10.0, ge=1)
     #: Where children keep their private directories; the system's temp directory where it is None.
     work_dir: Path | None = None
 

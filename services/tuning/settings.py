@@ -29,6 +29,8 @@ class TunerSettings(FileSettings):
 
     #: Pause between two ticks of the loop.
     tick_secs: float = Field(default=0.15, gt=0)
+    #: Of a statement on PostgreSQL; then the database counts as away.
+    database_timeout_secs: float = Field(default=30.0, ge=1)
     #: Pause after a tick that could not reach the database; doubles up to the second.
     outage_secs: float = Field(default=0.5, gt=0)
     outage_max_secs: float = Field(default=10.0, gt=0)

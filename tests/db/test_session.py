@@ -30,7 +30,7 @@ def test_a_silent_server_is_given_up_on_unless_the_url_says_when(database_url: s
     engine = connect(f"{database_url}&tcp_user_timeout=7000")
     told = _parameters(engine)
     engine.dispose()
-    assert (told["tcp_user_timeout"], told["connect_timeout"]) == ("7000", "10")
+    assert (told["tcp_user_timeout"], told["connect_timeout"]) == ("7000", "5")
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
