@@ -134,9 +134,12 @@ def _up(arguments: argparse.Namespace) -> int:
     from services.server import embedded, settings, supervisor
     from services.server.home import EmbeddedError, Home
 
-    home = Home(path=(arguments.data_dir or _read(settings.ServerSettings).embedded_dir()).resolve())
+    read = _read(settings.ServerSettings)
+    home = Home(path=(arguments.data_dir or read.embedded_dir()).resolve())
     try:
-        return embedded.run(home, host=arguments.host, port=arguments.port, ready_json=arguments.ready_json)
+        return embedded.run(
+            home, read, host=arguments.host, port=arguments.port, ready_json=arguments.ready_json
+        )
     except (EmbeddedError, supervisor.PartFailedError) as error:
         print(f"tilefarm-server up: {error}", file=sys.stderr)
         return 1
