@@ -18,7 +18,7 @@ from sqlalchemy import Engine, event
 #: The server's own limit comes first: its answer names the cause, and the connection is kept.
 _GRACE_SECS = 2.0
 #: Nothing waits longer once the process ends: what stood in rows is there, and what did not is done again.
-_LAST_SECS = 2.0
+_LAST_SECS = 2
 
 
 class Patience:
@@ -41,6 +41,8 @@ class Patience:
 
         @event.listens_for(engine, "do_connect")
         def connect(_dialect: Any, _record: Any, args: Any, parameters: Any) -> psycopg.Connection[Any]:
+            if self._ending.is_set():
+                parameters = {**parameters, "connect_timeout": _LAST_SECS}
             return self._open(lambda: _Connection.connect(*args, **parameters))
 
     def watch(self, connection: psycopg.Connection[Any], waiting: Generator[Any, Any, Any]) -> Any:

@@ -17,12 +17,14 @@ from sqlalchemy.orm import Session
 _SQLITE_BUSY_SECS = 30
 #: A server that vanishes without a word (its host lost power, its address moved) is given up on after half a
 #: minute; the system's own patience is two hours, with a thread and a connection each. The URL goes before.
-_POSTGRESQL_NETWORK = {
+_POSTGRESQL_NETWORK: dict[str, int | str] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
+    # A database that was made under the locale C knows no encoding: its texts would be bytes.
+    "client_encoding": "utf8",
 }
 #: What psycopg counts among errors of the server itself, and passes: it only reads (a standby after a
 #: fail-over), or has ended an idle transaction.

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import redis
+import structlog
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -26,7 +27,10 @@ from services.api.settings import ApiSettings
 from services.api.worker_views import Health, health
 from workers.queues import RESULTS, work_queue
 
+_log = structlog.get_logger(__name__)
 _BROKER_TIMEOUT_SECS = 1.0
+#: SQLSTATE of a statement that was ended.
+_TOOK_TOO_LONG = "57014"
 _HEALTHS: tuple[Health, ...] = ("alive", "stale", "dead")
 _WHOLE = {WorkerRole.BOTH}
 _HALVES = {WorkerRole.BUILD, WorkerRole.MEASURE}
@@ -63,10 +67,13 @@ class FarmMetrics(Collector):
         try:
             with reading(self._engine) as session:
                 farm = _Farm(counts=count_farm(session), workers=list_workers(session))
-        except SQLAlchemyError:
-            yield GaugeMetricFamily("tilefarm_database_up", "1 where the database answers", value=0)
+        except SQLAlchemyError as error:
+            # Counting took longer than a statement may: that is an answer, too.
+            answered = getattr(getattr(error, "orig", None), "sqlstate", None) == _TOOK_TOO_LONG
+            _log.warning("metrics_not_counted", reason=str(error)[:500])
+            yield _up(answered=answered)
             return
-        yield GaugeMetricFamily("tilefarm_database_up", "1 where the database answers", value=1)
+        yield _up(answered=True)
         yield from _rows(farm.counts)
         yield from _fleet(farm, self._settings)
         if self._settings.broker_url is not None:
@@ -79,6 +86,10 @@ def registry(engine: Engine, settings: ApiSettings, request_times: RequestTimes)
     made.register(FarmMetrics(engine, settings))
     made.register(request_times.histogram)
     return made
+
+
+def _up(*, answered: bool) -> Metric:
+    return GaugeMetricFamily("tilefarm_database_up", "1 where the database answers", value=int(answered))
 
 
 def _rows(counts: FarmCounts) -> Iterable[Metric]:

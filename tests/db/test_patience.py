@@ -86,6 +86,9 @@ def test_once_the_process_ends_nothing_waits_longer_than_seconds(postgres: Postg
         waiting.join(5)
         assert not waiting.is_alive()
         assert refused_after(engine) < 0.5
+        other = connect(postgres.url(), timeout_secs=600, ending=ending)
+        assert refused_after(other) < 4
+        other.dispose()
     engine.dispose()
 
 

@@ -54,6 +54,18 @@ def test_a_server_that_only_reads_is_away_and_looked_for_anew(engine: Engine) ->
         session.execute(write)
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_texts_are_texts_in_a_database_that_knows_no_encoding(engine: Engine) -> None:
+    """As `initdb` makes it under the locale C."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("CREATE DATABASE plain ENCODING 'SQL_ASCII' TEMPLATE template0"))
+    plain = connect(engine.url.set(database="plain").render_as_string(hide_password=False))
+    with plain.connect() as connection:
+        assert connection.execute(text("SHOW server_encoding")).scalar_one() == "SQL_ASCII"
+        assert connection.execute(text("SELECT 'µs' || :more"), {"more": "é"}).scalar_one() == "µsé"
+    plain.dispose()
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_sqlite_is_told_nothing_of_networks(engine: Engine) -> None:
     with engine.connect() as connection:

@@ -19,7 +19,7 @@ _TIMEOUT_SECS = 2
 #: Three that the API gives to requests, two of waiting for the database, and room.
 _END_SECS = 10.0
 #: A limit of two seconds, two of grace, and the five that a new connection may take.
-_BOUND_SECS = 15.0
+_BOUND_SECS = 20.0
 
 
 class House:
