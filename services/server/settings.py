@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from services.database_url import DatabaseUrl
 from workers.secret_files import FileSettings
 
 
@@ -14,7 +15,7 @@ class ServerSettings(FileSettings):
     model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True)
 
     #: `sqlite:///path` or `postgresql+psycopg://…`; None: the embedded service's database.
-    database_url: str | None = None
+    database_url: DatabaseUrl | None = None
     #: A file that holds it.
     database_url_file: Path | None = None
     #: Data directory of the embedded service.

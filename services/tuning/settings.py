@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.database_url import DatabaseUrl
 from services.signing import Signer
 from workers.secret_files import FileSettings
 
@@ -12,7 +13,7 @@ from workers.secret_files import FileSettings
 class TunerSettings(FileSettings):
     model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True)
 
-    database_url: str
+    database_url: DatabaseUrl
     broker_url: str
     #: Files that hold them.
     database_url_file: Path | None = None
