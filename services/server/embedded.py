@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def choose_address(host: str, port: int) -> Address:
 
 
 def run(home: Home, settings: ServerSettings, *, host: str, port: int, ready_json: bool) -> int:
-    """Run until SIGINT or SIGTERM; returns the exit code."""
+    """Run until SIGINT, SIGTERM or SIGHUP; returns the exit code."""
 
     def log(name: str) -> RotatingLog:
         path = home.logs / f"{name}.log"
@@ -127,14 +127,18 @@ async def _supervise(
     prepared = asyncio.ensure_future(asyncio.to_thread(_prepare, home, address.url))
     supervisor = Supervisor(_stages(home, address, broker, log, prepared))
     loop = asyncio.get_running_loop()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, supervisor.stop)
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Its terminal is closed; `nohup` asks that this be ignored.
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            loop.add_signal_handler(signum, supervisor.stop)
     try:
         async with supervisor:
             await _announce(home, address, ready_json=ready_json)
             await supervisor.wait()
             if not ready_json:
-                print("\nending …", flush=True)
+                # The terminal may be gone.
+                with suppress(OSError):
+                    print("\nending …", flush=True)
     except asyncio.CancelledError:
         return 130
     return 0
