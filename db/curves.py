@@ -106,7 +106,7 @@ def points(session: Session, search_id: int, *, done_after: datetime | None = No
         Point(
             trial_id=trial_id,
             number=number,
-            outcome=_OUTCOMES[outcome],
+            outcome=_OUTCOMES.get(outcome) or Outcome.of(outcome),
             latency_secs=latency_secs,
             predicted_score=score,
             round=round_,

@@ -64,7 +64,7 @@ def dispatched_trials(session: Session, *, tended_by: str | None = None) -> list
         free = or_(SearchRow.lease_owner.is_(None), SearchRow.lease_expires_at <= utc_now())
         statement = statement.where(or_(SearchRow.lease_owner == tended_by, free))
     return [
-        DispatchedTrial(**{**row._mapping, "role": WorkerRole(row.role)})  # noqa: SLF001 - SQLAlchemy's public name
+        DispatchedTrial(**{**row._mapping, "role": WorkerRole.of(row.role)})  # noqa: SLF001 - SQLAlchemy's public name
         for row in session.execute(statement)
     ]
 
@@ -81,7 +81,7 @@ def outstanding(session: Session, target_ids: Collection[int]) -> list[Outstandi
         .group_by(SearchRow.target_id, role, JobRow.owner)
     )
     return [
-        Outstanding(target_id=target_id, role=WorkerRole(sent_to), owner=owner, count=count)
+        Outstanding(target_id=target_id, role=WorkerRole.of(sent_to), owner=owner, count=count)
         for target_id, sent_to, owner, count in session.execute(statement)
     ]
 

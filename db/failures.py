@@ -69,7 +69,7 @@ def _failures(session: Session, statement: Select[Any]) -> list[Failure]:
             job_id=row.job_id,
             task_id=row.task_id,
             task_name=row.name,
-            outcome=Outcome(row.outcome),
+            outcome=Outcome.of(row.outcome),
             error=row.error or "",
             worker_id=row.worker_id,
             age_secs=row.age_secs,
@@ -80,7 +80,7 @@ def _failures(session: Session, statement: Select[Any]) -> list[Failure]:
 
 def count_failures(session: Session, *, job_id: str | None) -> dict[Outcome, int]:
     statement = select(TrialRow.outcome, func.count()).where(*_of(job_id)).group_by(TrialRow.outcome)
-    return {Outcome(str(row[0])): row[1] for row in session.execute(statement)}
+    return {Outcome.of(str(row[0])): row[1] for row in session.execute(statement)}
 
 
 def last_errors(session: Session, job_id: str) -> dict[int, tuple[int, str]]:

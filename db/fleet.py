@@ -70,7 +70,7 @@ def _worker(
     return FleetWorker(
         id=worker_id,
         target_id=target_id,
-        role=WorkerRole(role),
+        role=WorkerRole.of(role),
         alive=alive,
         accepts=alive and state == WorkerState.RUNNING and desired_state == WorkerState.RUNNING,
         holding=frozenset((pair[0], pair[1]) for pair in map(tuple, holding)),

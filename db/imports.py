@@ -199,7 +199,7 @@ def _progress(*, asked: bool, trial: TrialRow | None, published_id: int | None) 
         return Progress(state=Verification.WAITING)
     if trial is None or trial.state in (TrialState.QUEUED, TrialState.DISPATCHED):
         return Progress(state=Verification.MEASURING)
-    outcome = None if trial.outcome is None else Outcome(trial.outcome)
+    outcome = None if trial.outcome is None else Outcome.of(trial.outcome)
     state = Verification.REFUTED
     if published_id is not None:
         state = Verification.PUBLISHED

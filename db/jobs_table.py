@@ -68,7 +68,7 @@ def count_jobs(session: Session, wanted: JobFilter) -> int:
 
 def count_by_state(session: Session) -> dict[JobState, int]:
     statement = select(JobRow.state, func.count()).group_by(JobRow.state)
-    return {JobState(row[0]): row[1] for row in session.execute(statement)}
+    return {JobState.of(row[0]): row[1] for row in session.execute(statement)}
 
 
 def _by_latency(sort: JobSort) -> tuple[Select[str], ColumnElement[Any]]:

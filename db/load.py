@@ -11,6 +11,9 @@ from db.clock import secs_since, utc_now
 from db.states import OPEN_TRIALS, Outcome, TrialState
 from db.tables import SearchRow, TargetRow, TaskRow, TrialRow
 
+#: Of one statement: SQLite takes 32,766 parameters, PostgreSQL 65,535.
+_MOST_IDS = 10_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDepth:
@@ -71,15 +74,18 @@ def queue_depths(session: Session) -> list[QueueDepth]:
 
 
 def held_trials(session: Session, trial_ids: Collection[int]) -> dict[int, Held]:
-    statement = (
-        select(TrialRow.id, TrialRow.task_id, TaskRow.name)
-        .join(TaskRow, TaskRow.id == TrialRow.task_id)
-        .where(TrialRow.id.in_(trial_ids))
-    )
-    return {
-        row.id: Held(trial_id=row.id, task_id=row.task_id, task_name=row.name)
-        for row in session.execute(statement)
-    }
+    """As many as thousands of workers hold."""
+    ids = sorted(trial_ids)
+    held: dict[int, Held] = {}
+    for first in range(0, len(ids), _MOST_IDS):
+        statement = (
+            select(TrialRow.id, TrialRow.task_id, TaskRow.name)
+            .join(TaskRow, TaskRow.id == TrialRow.task_id)
+            .where(TrialRow.id.in_(ids[first : first + _MOST_IDS]))
+        )
+        for row in session.execute(statement):
+            held[row.id] = Held(trial_id=row.id, task_id=row.task_id, task_name=row.name)
+    return held
 
 
 def latest_work(session: Session, *, within_secs: float, limit: int) -> list[Work]:

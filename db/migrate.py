@@ -18,13 +18,20 @@ from db.session import connect
 _SCRIPTS = Path(__file__).parent / "migrations"
 
 
-def upgrade(url: str) -> None:
-    """Apply every revision that the database at `url` lacks; may run twice, or on several hosts at once."""
+def upgrade(url: str) -> bool:
+    """Apply every revision that the database at `url` lacks; may run twice, or on several hosts at once.
+
+    False where a newer release has been there: it only expanded what this one needs, and a release that is
+    rolled back must start.
+    """
     engine = connect(url, pool_size=1)
     try:
+        if current_revision(engine) not in {None, head_revision(), *_earlier_revisions()}:
+            return False
         config = _config()
         config.attributes["engine"] = engine
         command.upgrade(config, "head")
+        return True
     finally:
         engine.dispose()
 

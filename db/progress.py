@@ -80,8 +80,8 @@ def open_jobs(session: Session) -> list[OpenJob]:
     return [
         OpenJob(
             id=row.id,
-            state=JobState(row.state),
-            desired_state=DesiredState(row.desired_state),
+            state=JobState.of(row.state),
+            desired_state=DesiredState.of(row.desired_state),
             open_tasks=row.tasks,
         )
         for row in session.execute(statement)
@@ -218,7 +218,7 @@ def end_job_if_done(session: Session, job_id: str) -> JobState | None:
         .where(TaskRow.job_id == job_id)
         .order_by(TaskRow.ordinal)
     ).all()
-    if any(not TaskState(task.state).ended for task in tasks):
+    if any(not TaskState.of(task.state).ended for task in tasks):
         return None
     failed = [task for task in tasks if task.state == TaskState.FAILED]
     state = JobState.FAILED if len(failed) == len(tasks) else JobState.SUCCEEDED
@@ -270,8 +270,8 @@ def _read_tasks(session: Session, statement: Select[TaskRow, JobRow]) -> list[Op
             max_trials_per_task=job.max_trials_per_task,
             priority=job.priority,
             owner=job.owner,
-            job_state=JobState(job.state),
-            desired_state=DesiredState(job.desired_state),
+            job_state=JobState.of(job.state),
+            desired_state=DesiredState.of(job.desired_state),
             options=job.options,
         )
         for task, job in session.execute(statement)

@@ -191,9 +191,9 @@ def _confirmation(trial: Any) -> Confirmation:
     return Confirmation(
         trial_id=trial.id,
         trace_hash=trial.trace_hash,
-        state=TrialState(trial.state),
+        state=TrialState.of(trial.state),
         round=trial.round,
-        outcome=None if trial.outcome is None else Outcome(trial.outcome),
+        outcome=None if trial.outcome is None else Outcome.of(trial.outcome),
         latency_secs=trial.latency_secs,
         incumbent_latency_secs=statistics.median(incumbent_secs) if incumbent_secs else None,
         incumbent_record_id=trial.incumbent_record_id,

@@ -252,7 +252,7 @@ def _records(
             target_key=target.key,
             target=target.canonical,
             tvm_version=row.tvm_version,
-            state=RecordState(row.state),
+            state=RecordState.of(row.state),
             run_secs=row.run_secs,
             latency_secs=row.latency_secs,
             flops=workload.flops,

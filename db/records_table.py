@@ -68,7 +68,7 @@ def page_of_records(
             target_key=row.key,
             target=row.canonical,
             tvm_version=row.tvm_version,
-            state=RecordState(row.state),
+            state=RecordState.of(row.state),
             latency_secs=row.latency_secs,
             device_class=row.device_class,
             trial_id=row.trial_id,

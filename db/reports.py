@@ -143,7 +143,7 @@ def _place(row: Any) -> TrialPlace:
         search_id=row.search_id,
         job_id=row.job_id,
         task_id=row.task_id,
-        purpose=Purpose(row.purpose),
+        purpose=Purpose.of(row.purpose),
         target_id=row.target_id,
         owner=row.owner,
         best_latency_secs=row.best_latency_secs,

@@ -83,9 +83,9 @@ def open_trials(session: Session, search_ids: Collection[int]) -> list[OpenTrial
             search_id=search_id,
             job_id=job_id,
             task_id=task_id,
-            job_state=JobState(job_state),
-            purpose=Purpose(purpose),
-            state=TrialState(state),
+            job_state=JobState.of(job_state),
+            purpose=Purpose.of(purpose),
+            state=TrialState.of(state),
             round=round_,
             built=bool(built),
             count=count,
@@ -204,7 +204,7 @@ def known_trials(session: Session, search_id: int, *, up_to_round: int) -> list[
             program_hash=row.program_hash or "",
             features_z=row.features_z or b"",
             round=row.round,
-            outcome=Outcome(row.outcome),
+            outcome=Outcome.of(row.outcome),
             latency_secs=row.latency_secs,
         )
         for row in session.execute(statement)
@@ -231,4 +231,6 @@ def known_hashes(
 
 
 def _closed(state: str, outcome: str | None, error: str | None) -> Closed:
-    return Closed(state=TrialState(state), outcome=None if outcome is None else Outcome(outcome), error=error)
+    return Closed(
+        state=TrialState.of(state), outcome=None if outcome is None else Outcome.of(outcome), error=error
+    )

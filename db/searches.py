@@ -263,7 +263,7 @@ def _search(
         seed=row.seed,
         policy=row.policy,
         options=row.options,
-        state=SearchState(row.state),
+        state=SearchState.of(row.state),
         error=row.error,
         rounds=row.rounds,
         crashes=row.crashes,

@@ -5,6 +5,7 @@ write half-way; no child process is waited for inside one.
 """
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,20 +17,32 @@ from sqlalchemy.orm import Session
 _SQLITE_BUSY_SECS = 30
 #: A server that vanishes without a word (its host lost power, its address moved) is given up on after half a
 #: minute; the system's own patience is two hours, with a thread and a connection each. The URL goes before.
-_POSTGRESQL_NETWORK = {
-    "connect_timeout": 10,
+_POSTGRESQL_NETWORK: dict[str, int | str] = {
+    "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
+    # A database that was made under the locale C knows no encoding: its texts would be bytes.
+    "client_encoding": "utf8",
 }
 #: What psycopg counts among errors of the server itself, and passes: it only reads (a standby after a
 #: fail-over), or has ended an idle transaction.
 _FOR_NOW = frozenset({"25006", "25P03"})
 
 
-def connect(url: str, *, pool_size: int = 10) -> Engine:
-    """An engine for `sqlite:///path` or `postgresql+psycopg://…`."""
+def connect(
+    url: str,
+    *,
+    pool_size: int = 10,
+    timeout_secs: float | None = None,
+    ending: threading.Event | None = None,
+) -> Engine:
+    """An engine for `sqlite:///path` or `postgresql+psycopg://…`.
+
+    `timeout_secs` of a statement on PostgreSQL (None: it may take as long as it likes) and `ending`, by which
+    what waits gives up within seconds, are as in db/patience.py.
+    """
     if url.startswith("sqlite"):
         engine = create_engine(url, connect_args={"timeout": _SQLITE_BUSY_SECS, "check_same_thread": False})
         event.listen(engine, "connect", _set_sqlite_pragmas)
@@ -41,6 +54,11 @@ def connect(url: str, *, pool_size: int = 10) -> Engine:
         url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, connect_args=network
     )
     event.listen(engine, "handle_error", _away_for_now)
+    if timeout_secs is not None:
+        # Loaded where there is a PostgreSQL: the embedded service starts without its driver.
+        from db.patience import Patience
+
+        Patience(timeout_secs, ending=ending).bind(engine)
     return engine
 
 

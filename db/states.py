@@ -4,9 +4,26 @@ It knows no transition: those stand with the queries that make them.
 """
 
 from enum import StrEnum
+from typing import Self
 
 
-class JobState(StrEnum):
+class Stored(StrEnum):
+    """What columns hold: written by this release's code as a member, read by `of`."""
+
+    @classmethod
+    def of(cls, stored: str) -> Self:
+        """The member; of what only a newer release knows, one that equals none and is shown as it stands.
+
+        During a rolling upgrade rows of both releases stand in one table: no reader may fail at them.
+        """
+        if stored in cls._value2member_map_:
+            return cls(stored)
+        other = str.__new__(cls, stored)
+        other._name_ = other._value_ = stored
+        return other
+
+
+class JobState(Stored):
     QUEUED = "queued"
     RUNNING = "running"
     PAUSED = "paused"
@@ -22,7 +39,7 @@ class JobState(StrEnum):
 _ENDED_JOBS = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
 
 
-class DesiredState(StrEnum):
+class DesiredState(Stored):
     """What the user asked of a job; the API writes it, the tuner service follows it."""
 
     RUNNING = "running"
@@ -30,7 +47,7 @@ class DesiredState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class TaskState(StrEnum):
+class TaskState(Stored):
     QUEUED = "queued"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -39,10 +56,13 @@ class TaskState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        return self not in (TaskState.QUEUED, TaskState.RUNNING)
+        return self in _ENDED_TASKS
 
 
-class SearchState(StrEnum):
+_ENDED_TASKS = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED})
+
+
+class SearchState(Stored):
     ACTIVE = "active"
     #: The space has no candidate left that is not known: a success.
     EXHAUSTED = "exhausted"
@@ -50,7 +70,7 @@ class SearchState(StrEnum):
     FAILED = "failed"
 
 
-class TrialState(StrEnum):
+class TrialState(Stored):
     QUEUED = "queued"
     DISPATCHED = "dispatched"
     #: It has an Outcome.
@@ -64,7 +84,7 @@ class TrialState(StrEnum):
 OPEN_TRIALS = (TrialState.QUEUED, TrialState.DISPATCHED)
 
 
-class Purpose(StrEnum):
+class Purpose(Stored):
     """Why a trial is measured. Only `search` is charged to a job's budget."""
 
     SEARCH = "search"
@@ -74,7 +94,7 @@ class Purpose(StrEnum):
     CONFIRM = "confirm"
 
 
-class Outcome(StrEnum):
+class Outcome(Stored):
     OK = "ok"
     #: Stopped at the cut-off: slower than a multiple of the search's best; a censored label, never a record.
     CUT_OFF = "cut_off"
@@ -89,14 +109,14 @@ class Outcome(StrEnum):
     WORKER_LOST = "worker_lost"
 
 
-class RecordState(StrEnum):
+class RecordState(Stored):
     PUBLISHED = "published"
     VERIFIED = "verified"
     QUARANTINED = "quarantined"
     REVOKED = "revoked"
 
 
-class WorkerRole(StrEnum):
+class WorkerRole(Stored):
     """What of a trial a worker does; one queue for each target and role."""
 
     #: Builds and times.
@@ -107,7 +127,7 @@ class WorkerRole(StrEnum):
     MEASURE = "measure"
 
 
-class WorkerState(StrEnum):
+class WorkerState(Stored):
     """`stale` and `dead` are not stored: they are read from heartbeat_at by database time."""
 
     RUNNING = "running"

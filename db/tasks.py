@@ -201,7 +201,7 @@ def _task(  # noqa: PLR0913, PLR0917 - one argument per column of the query
         ordinal=row.ordinal,
         name=row.name,
         weight=row.weight,
-        state=TaskState(row.state),
+        state=TaskState.of(row.state),
         error=row.error,
         exhausted=row.exhausted,
         stopped=row.stopped,

@@ -69,8 +69,8 @@ def counts_of_jobs(session: Session, job_ids: Collection[str]) -> list[Count]:
         Count(
             job_id=job_id,
             task_id=task_id,
-            state=TrialState(state),
-            outcome=None if outcome is None else Outcome(outcome),
+            state=TrialState.of(state),
+            outcome=None if outcome is None else Outcome.of(outcome),
             count=count,
         )
         for job_id, task_id, state, outcome, count in session.execute(statement)
@@ -139,8 +139,8 @@ def _trial(row: TrialRow) -> Trial:
         )
     }
     return Trial(
-        purpose=Purpose(row.purpose),
-        state=TrialState(row.state),
-        outcome=None if row.outcome is None else Outcome(row.outcome),
+        purpose=Purpose.of(row.purpose),
+        state=TrialState.of(row.state),
+        outcome=None if row.outcome is None else Outcome.of(row.outcome),
         **values,
     )

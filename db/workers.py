@@ -16,6 +16,8 @@ from db.rowcount import changed
 from db.states import DesiredState, TrialState, WorkerRole, WorkerState
 from db.tables import JobRow, SearchRow, TargetRow, TrialRow
 
+#: One that lives after all joins again.
+_GONE_SECS = 7 * 86_400.0
 _MOST_BUILDERS = 16
 _MOST_LATEST = 32
 _WORKERS = cast("Table", WorkerRow.__table__)
@@ -115,8 +117,12 @@ def speaker_for(session: Session, name: str, *, within_secs: float) -> int | Non
 
 
 def join(session: Session, new: NewWorker) -> str:
-    """A new worker; a predecessor of the same name has left."""
-    _leave(session, WorkerRow.name == new.name)
+    """A new worker; a predecessor of the same name has left, and so has whoever was silent for a week.
+
+    In a cluster each pod has a name of its own, and one that was killed never says that it leaves.
+    """
+    gone = WorkerRow.heartbeat_at < utc_now(offset_secs=-_GONE_SECS)
+    _leave(session, or_(WorkerRow.name == new.name, gone))
     worker_id = "worker-" + base64.b32encode(secrets.token_bytes(10)).decode().lower()
     session.add(
         WorkerRow(
@@ -160,7 +166,7 @@ def beat(
         which = WorkerRow.id == worker_id
         known = session.scalars(select(WorkerRow.facts).where(which)).one()
         session.execute(update(WorkerRow).where(which).values(facts={**known, **facts}))
-    return None if desired is None else WorkerState(desired)
+    return None if desired is None else WorkerState.of(desired)
 
 
 def orders(session: Session, holding: Sequence[tuple[int, int]]) -> Orders:
@@ -248,8 +254,8 @@ def _workers(session: Session, statement: Select[WorkerRow, TargetRow, float]) -
             target_key=target.key,
             target=target.canonical,
             role=row.role,
-            state=WorkerState(row.state),
-            desired_state=WorkerState(row.desired_state),
+            state=WorkerState.of(row.state),
+            desired_state=WorkerState.of(row.desired_state),
             cores=row.cores,
             memory_bytes=row.memory_bytes,
             tvm_version=row.tvm_version,

@@ -1,5 +1,6 @@
 """Real servers for the tests, started from PyPI wheels: PostgreSQL and Valkey, each on a Unix socket."""
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+import psutil
 import psycopg
 import redis
 
@@ -111,6 +113,21 @@ class Postgres(Server):
     def url(self, database: str = "postgres") -> str:
         """As SQLAlchemy reads it."""
         return f"postgresql+psycopg://postgres@/{database}?host={self._home}"
+
+
+@contextmanager
+def stopped(server: Server) -> Iterator[None]:
+    """The server hangs: all of its processes are stopped. At the end they go on, those made meanwhile too."""
+    root = psutil.Process(server.pid)
+    try:
+        # First who would note that the others do not move.
+        for process in [root, *root.children(recursive=True)]:
+            process.suspend()
+        yield
+    finally:
+        for process in [root, *root.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
 
 
 @contextmanager

@@ -13,6 +13,7 @@ WorkerError
 ├── ProgramError        inside a child: a module that cannot be built or run here
 ├── WorkerDeaf          its broker's messages do not reach it any more
 ├── ThreadDied          one of its background threads has ended by an exception
+├── WorkDirShared       a worker of another container or host has the work directory
 ├── AnswerUnreadable    what answers in the API's place is not the API, or not one that it knows
 └── JoinRefused         the API does not want this worker, or not any more
 """
@@ -68,6 +69,10 @@ class WorkerDeaf(WorkerError):  # noqa: N818 - named for what happened
 
 class ThreadDied(WorkerError):  # noqa: N818 - named for what happened
     """A background thread has ended by an exception: the worker is not whole without it."""
+
+
+class WorkDirShared(WorkerError):  # noqa: N818 - named for what happened
+    """A living worker of another container or host has the work directory, and would lose its files."""
 
 
 class AnswerUnreadable(WorkerError):  # noqa: N818 - named for what happened

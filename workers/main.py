@@ -4,15 +4,18 @@ The worker process loads no TVM: it drives sandboxed children. Celery runs in th
 chunks on one pool thread, the heartbeat on another.
 """
 
+import json
 import os
 import sys
 import threading
 import warnings
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 from celery import Celery, signals
+from celery.apps import worker as celery_worker
 from celery.exceptions import SecurityWarning
 from kombu import Queue
 from kombu.exceptions import OperationalError
@@ -295,6 +298,9 @@ def _suffix(role: WorkerRole) -> str:
 def _celery_worker(app: Celery, *, name: str, queues: tuple[str, ...], own: Queue) -> Any:
     """One chunk at a time on one thread; no gossip, no events, no remote control."""
     app.amqp.queues.add(own)
+    # The lines of both would be no JSON.
+    signals.setup_logging.connect(_leave_logging)
+    celery_worker.safe_say = _say
     with warnings.catch_warnings():
         # Celery warns of root because a message might bring code; ours are JSON, and code runs in children.
         warnings.simplefilter("ignore", SecurityWarning)
@@ -310,3 +316,14 @@ def _celery_worker(app: Celery, *, name: str, queues: tuple[str, ...], own: Queu
             without_mingle=True,
             without_heartbeat=True,
         )
+
+
+def _leave_logging(**_signal: Any) -> None:
+    """Celery sets up no logging of its own where somebody takes this signal."""
+
+
+def _say(text: str, _stream: object = None) -> None:
+    """What Celery says in a signal's handler, at which nothing may wait: no lock, no buffer."""
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    line = {"text": text, "event": "celery_said", "level": "info", "timestamp": now}
+    os.write(1, (json.dumps(line) + "\n").encode())

@@ -58,6 +58,7 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
             # It takes seconds to load TVM: the first submission, or a worker that joins, would wait for that.
             threading.Thread(target=_warm_up, args=(fork_server,), name="intake-start", daemon=True).start()
         yield
+        app.state.ending.set()
         await app.state.events.close()
         app.state.lookup_traffic.close()
         if fork_server is not None:
@@ -102,7 +103,13 @@ def create_app(settings: ApiSettings, *, spawning: Spawning | None = None) -> Fa
 def attach(app: FastAPI, settings: ApiSettings, spawning: Spawning | None) -> None:
     """Give the app what its handlers share, all of it made for one database."""
     assert spawning is not None
-    engine = connect(settings.database_url, pool_size=settings.threads)
+    app.state.ending = threading.Event()
+    engine = connect(
+        settings.database_url,
+        pool_size=settings.threads,
+        timeout_secs=settings.database_timeout_secs,
+        ending=app.state.ending,
+    )
     app.state.settings = settings
     app.state.engine = engine
     app.state.intake = Intake(spawning, settings)

@@ -6,11 +6,12 @@ It is read when asked, and remembered for a moment. What this process saw itself
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import redis
+import structlog
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -26,7 +27,10 @@ from services.api.settings import ApiSettings
 from services.api.worker_views import Health, health
 from workers.queues import RESULTS, work_queue
 
+_log = structlog.get_logger(__name__)
 _BROKER_TIMEOUT_SECS = 1.0
+#: SQLSTATE of a statement that was ended.
+_TOOK_TOO_LONG = "57014"
 _HEALTHS: tuple[Health, ...] = ("alive", "stale", "dead")
 _WHOLE = {WorkerRole.BOTH}
 _HALVES = {WorkerRole.BUILD, WorkerRole.MEASURE}
@@ -63,14 +67,17 @@ class FarmMetrics(Collector):
         try:
             with reading(self._engine) as session:
                 farm = _Farm(counts=count_farm(session), workers=list_workers(session))
-        except SQLAlchemyError:
-            yield GaugeMetricFamily("tilefarm_database_up", "1 where the database answers", value=0)
+        except SQLAlchemyError as error:
+            # Counting took longer than a statement may: that is an answer, too.
+            answered = getattr(getattr(error, "orig", None), "sqlstate", None) == _TOOK_TOO_LONG
+            _log.warning("metrics_not_counted", reason=str(error)[:500])
+            yield _up(answered=answered)
             return
-        yield GaugeMetricFamily("tilefarm_database_up", "1 where the database answers", value=1)
+        yield _up(answered=True)
         yield from _rows(farm.counts)
         yield from _fleet(farm, self._settings)
         if self._settings.broker_url is not None:
-            queues = [(worker.target_key, WorkerRole(worker.role)) for worker in farm.workers]
+            queues = [(worker.target_key, WorkerRole.of(worker.role)) for worker in farm.workers]
             yield from _broker(self._settings.broker_url, set(queues))
 
 
@@ -79,6 +86,10 @@ def registry(engine: Engine, settings: ApiSettings, request_times: RequestTimes)
     made.register(FarmMetrics(engine, settings))
     made.register(request_times.histogram)
     return made
+
+
+def _up(*, answered: bool) -> Metric:
+    return GaugeMetricFamily("tilefarm_database_up", "1 where the database answers", value=int(answered))
 
 
 def _rows(counts: FarmCounts) -> Iterable[Metric]:
@@ -90,8 +101,8 @@ def _rows(counts: FarmCounts) -> Iterable[Metric]:
         "tilefarm_open_trials", "Trials of jobs not ended that wait for an Outcome", "state", waiting
     )
     trials = CounterMetricFamily("tilefarm_trials", "Trials that have an Outcome", labels=["outcome"])
-    for outcome in Outcome:
-        trials.add_metric([outcome], counts.outcomes.get(outcome, 0))
+    for outcome, count in {**_zeros(Outcome), **counts.outcomes}.items():
+        trials.add_metric([outcome], count)
     yield trials
     yield _gauge("tilefarm_records", "Records by state", "state", counts.records)
     yield GaugeMetricFamily(
@@ -122,7 +133,7 @@ def _fleet(farm: _Farm, settings: ApiSettings) -> Iterable[Metric]:
         "tilefarm_workers_alive",
         "Workers alive by state",
         "state",
-        {str(state): states.count(state) for state in _ACTIVE_STATES},
+        {**_zeros(_ACTIVE_STATES), **Counter(map(str, states))},
     )
     yield GaugeMetricFamily(
         "tilefarm_targets_unserved",
@@ -155,6 +166,11 @@ def _length(client: redis.Redis, queue: str) -> int:
     found = client.llen(queue)
     assert isinstance(found, int)
     return found
+
+
+def _zeros(states: Iterable[str]) -> dict[str, int]:
+    """What this release knows is told also where there is none; what a newer one knows, where there is."""
+    return dict.fromkeys(map(str, states), 0)
 
 
 def _gauge(name: str, text: str, label: str, values: Mapping[str, int]) -> GaugeMetricFamily:

@@ -83,7 +83,7 @@ class TargetView(_Response):
 
 
 class TrialCounts(_Response):
-    """submitted = queued + dispatched + done + failed + cancelled."""
+    """submitted = queued + dispatched + done + failed + cancelled + other."""
 
     submitted: int = 0
     queued: int = 0
@@ -91,6 +91,8 @@ class TrialCounts(_Response):
     done: int = 0
     failed: int = 0
     cancelled: int = 0
+    #: In a state that only a newer release of the farm knows.
+    other: int = 0
 
 
 class TaskView(_Response):

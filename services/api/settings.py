@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from services.database_url import DatabaseUrl
 from workers.secret_files import FileSettings
 
 #: Where the API listens, and where a worker looks for it, unless told otherwise.
@@ -16,7 +17,7 @@ class ApiSettings(FileSettings):
 
     model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True)
 
-    database_url: str
+    database_url: DatabaseUrl
     #: Given to workers when they join; where it is None, /readyz does not ask a broker.
     broker_url: str | None = None
     #: Files that hold them.
@@ -24,6 +25,8 @@ class ApiSettings(FileSettings):
     broker_url_file: Path | None = None
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
+    #: Of a statement on PostgreSQL; then its request is answered 503.
+    database_timeout_secs: float = Field(default=10.0, ge=1)
     #: Where children keep their private directories; the system's temp directory where it is None.
     work_dir: Path | None = None
 

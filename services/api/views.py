@@ -110,7 +110,9 @@ def _trial_counts(counts: Collection[Count]) -> TrialCounts:
     by_state: Counter[TrialState] = Counter()
     for count in counts:
         by_state[count.state] += count.count
-    return TrialCounts(submitted=by_state.total(), **{state.value: by_state[state] for state in TrialState})
+    submitted = by_state.total()
+    known = {state.value: by_state[state] for state in TrialState}
+    return TrialCounts(submitted=submitted, other=submitted - sum(known.values()), **known)
 
 
 def _outcomes(counts: Collection[Count]) -> dict[Outcome, int]:

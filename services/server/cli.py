@@ -134,9 +134,12 @@ def _up(arguments: argparse.Namespace) -> int:
     from services.server import embedded, settings, supervisor
     from services.server.home import EmbeddedError, Home
 
-    home = Home(path=(arguments.data_dir or _read(settings.ServerSettings).embedded_dir()).resolve())
+    read = _read(settings.ServerSettings)
+    home = Home(path=(arguments.data_dir or read.embedded_dir()).resolve())
     try:
-        return embedded.run(home, host=arguments.host, port=arguments.port, ready_json=arguments.ready_json)
+        return embedded.run(
+            home, read, host=arguments.host, port=arguments.port, ready_json=arguments.ready_json
+        )
     except (EmbeddedError, supervisor.PartFailedError) as error:
         print(f"tilefarm-server up: {error}", file=sys.stderr)
         return 1
@@ -204,8 +207,8 @@ def _db_upgrade(_arguments: argparse.Namespace) -> int:
     from db.migrate import upgrade
 
     def run(url: str) -> int:
-        upgrade(url)
-        print("the database is up to date")
+        newer = "the database is of a newer release, which this one can work with: nothing to do"
+        print("the database is up to date" if upgrade(url) else newer)
         return 0
 
     return _on_database(run)
@@ -320,7 +323,8 @@ def _read(settings: Callable[..., _S], **given: object) -> _S:
         for fault in error.errors():
             name = "_".join(str(part) for part in fault["loc"]).upper()
             # A fault of a file names its variable itself.
-            said = f"TILEFARM_{name}: {fault['msg']}" if name else fault["msg"].removeprefix("Value error, ")
+            told = fault["msg"].removeprefix("Value error, ")
+            said = f"TILEFARM_{name}: {told}" if name else told
             print(f"tilefarm-server: {said}", file=sys.stderr)
         raise SystemExit(2) from None
 

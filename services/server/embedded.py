@@ -11,8 +11,8 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import httpx
 from services import logs
 from services.server import valkey
 from services.server.home import EmbeddedError, Home
+from services.server.rotating import RotatingLog
 from services.server.settings import ServerSettings
 from services.server.supervisor import Part, Supervisor
 from services.server.worker_token import worker_token
@@ -52,15 +53,26 @@ def choose_address(host: str, port: int) -> Address:
         return Address(host=host, port=probe.getsockname()[1])
 
 
-def run(home: Home, *, host: str, port: int, ready_json: bool) -> int:
-    """Run until SIGINT or SIGTERM; returns the exit code."""
-    with home.owned(), _socket_dir() as sockets, (home.logs / "up.log").open("a", buffering=1) as log:
-        logs.configure(log)
+def run(home: Home, settings: ServerSettings, *, host: str, port: int, ready_json: bool) -> int:
+    """Run until SIGINT, SIGTERM or SIGHUP; returns the exit code."""
+
+    def log(name: str) -> RotatingLog:
+        path = home.logs / f"{name}.log"
+        return RotatingLog(path, max_bytes=settings.log_max_bytes, max_files=settings.log_max_files)
+
+    with home.owned(), _socket_dir() as sockets, log("up").opened() as own:
+        logs.configure(own)
         address = choose_address(host, port)
-        return asyncio.run(_supervise(home, address, sockets / "valkey.sock", ready_json=ready_json))
+        return asyncio.run(_supervise(home, address, sockets / "valkey.sock", log, ready_json=ready_json))
 
 
-def _stages(home: Home, address: Address, broker: Path, prepared: "asyncio.Future[str]") -> list[list[Part]]:
+def _stages(
+    home: Home,
+    address: Address,
+    broker: Path,
+    log: Callable[[str], RotatingLog],
+    prepared: "asyncio.Future[str]",
+) -> list[list[Part]]:
     """`prepared` holds the user's token once database, key and tokens are there."""
     shared = {
         "TILEFARM_DATABASE_URL": home.database_url,
@@ -79,14 +91,14 @@ def _stages(home: Home, address: Address, broker: Path, prepared: "asyncio.Futur
     broker_part = Part(
         name="valkey",
         command=valkey.command(broker),
-        log=home.logs / "valkey.log",
+        log=log("valkey"),
         ready=lambda: _socket_answers(broker),
     )
     api = Part(
         name="api",
         command=[*server, "api"],
         env=shared,
-        log=home.logs / "api.log",
+        log=log("api"),
         after=prepared,
         ready=lambda: _answers(f"{address.url}/readyz"),
     )
@@ -94,7 +106,7 @@ def _stages(home: Home, address: Address, broker: Path, prepared: "asyncio.Futur
         name="tuner",
         command=[*server, "tuner"],
         env=shared | {"TILEFARM_SIGNING_KEY_FILE": str(home.signing_key_file)},
-        log=home.logs / "tuner.log",
+        log=log("tuner"),
         after=prepared,
     )
     # It loads TVM while the database is made and the API starts, and asks for it until it answers.
@@ -102,25 +114,31 @@ def _stages(home: Home, address: Address, broker: Path, prepared: "asyncio.Futur
         name="worker",
         command=[*server, "worker"],
         env=worker,
-        log=home.logs / "worker.log",
+        log=log("worker"),
         ready=lambda: _worker_alive(address, prepared),
     )
     # The worker ends first: it gives back what it holds, and leaves the fleet.
     return [[broker_part], [api, tuner, local_worker]]
 
 
-async def _supervise(home: Home, address: Address, broker: Path, *, ready_json: bool) -> int:
+async def _supervise(
+    home: Home, address: Address, broker: Path, log: Callable[[str], RotatingLog], *, ready_json: bool
+) -> int:
     prepared = asyncio.ensure_future(asyncio.to_thread(_prepare, home, address.url))
-    supervisor = Supervisor(_stages(home, address, broker, prepared))
+    supervisor = Supervisor(_stages(home, address, broker, log, prepared))
     loop = asyncio.get_running_loop()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, supervisor.stop)
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Its terminal is closed; `nohup` asks that this be ignored.
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            loop.add_signal_handler(signum, supervisor.stop)
     try:
         async with supervisor:
             await _announce(home, address, ready_json=ready_json)
             await supervisor.wait()
             if not ready_json:
-                print("\nending …", flush=True)
+                # The terminal may be gone.
+                with suppress(OSError):
+                    print("\nending …", flush=True)
     except asyncio.CancelledError:
         return 130
     return 0

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from services.database_url import DatabaseUrl
 from workers.secret_files import FileSettings
 
 
@@ -14,11 +15,15 @@ class ServerSettings(FileSettings):
     model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True)
 
     #: `sqlite:///path` or `postgresql+psycopg://…`; None: the embedded service's database.
-    database_url: str | None = None
+    database_url: DatabaseUrl | None = None
     #: A file that holds it.
     database_url_file: Path | None = None
     #: Data directory of the embedded service.
     data_dir: Path | None = None
+    #: Of each log file of the embedded service; what is full is put aside.
+    log_max_bytes: int = Field(default=16 << 20, ge=1 << 16)
+    #: Of each of its processes, the one that is written included.
+    log_max_files: int = Field(default=5, ge=2, le=1000)
     xdg_data_home: Path | None = Field(default=None, validation_alias="XDG_DATA_HOME")
 
     def embedded_dir(self) -> Path:

@@ -10,12 +10,12 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 import structlog
 
 from services.server.deathsig import DIE_WITH_PARENT
+from services.server.rotating import RotatingLog
 
 _log = structlog.get_logger()
 
@@ -37,8 +37,8 @@ class Part:
     after: "asyncio.Future[Any] | None" = None
     #: Returns when the process is ready to be used by the next one; None: at once.
     ready: Callable[[], Awaitable[None]] | None = None
-    #: The process writes its output here; None: to the supervisor's own.
-    log: Path | None = None
+    #: What takes the lines of its output; None: the supervisor's own.
+    log: RotatingLog | None = None
 
 
 class PartFailedError(RuntimeError):
@@ -103,14 +103,17 @@ class Supervisor:
                 ready.result()
                 return
             why = f"ended with code {process.returncode}" if ended.done() else "was not ready in time"
-            raise PartFailedError(f"{part.name} {why}; {_last_lines(part.log)}")
+            raise PartFailedError(f"{part.name} {why}; {_last_lines(part)}")
         finally:
             for wait in waits:
                 wait.cancel()
 
     async def _start(self, part: Part) -> asyncio.subprocess.Process:
         with contextlib.ExitStack() as stack:
-            output = stack.enter_context(part.log.open("ab")) if part.log is not None else None
+            output = None
+            if part.log is not None:
+                output = part.log.pipe()
+                stack.callback(os.close, output)
             process = await asyncio.create_subprocess_exec(
                 *DIE_WITH_PARENT,
                 *part.command,
@@ -152,6 +155,8 @@ class Supervisor:
             process = self._processes.get(part.name)
             if process is not None:
                 await _end(process)
+                if part.log is not None:
+                    await asyncio.to_thread(part.log.drain)
                 _log.info("part_ended", part=part.name, code=process.returncode)
 
 
@@ -167,8 +172,5 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def _last_lines(log: Path | None, *, count: int = 15) -> str:
-    if log is None or not log.exists():
-        return "it left no log"
-    lines = log.read_text(errors="replace").splitlines()[-count:]
-    return "the end of its log:\n" + "\n".join(lines)
+def _last_lines(part: Part, *, count: int = 15) -> str:
+    return "it has no log" if part.log is None else part.log.last_lines(count)

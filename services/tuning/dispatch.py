@@ -121,7 +121,9 @@ def waiting(snapshot: Snapshot, leased: Collection[int]) -> list[Waiting]:
     jobs = {task.job_id: task for task in snapshot.tasks if task.runs}
     counts: Counter[tuple[int, str, Purpose, bool]] = Counter()
     for kind in snapshot.open_trials:
-        dispatchable = kind.state is TrialState.QUEUED and kind.job_state is JobState.RUNNING
+        # What only a newer release knows how to measure is left to its replicas.
+        known = kind.purpose in _ORDER
+        dispatchable = known and kind.state is TrialState.QUEUED and kind.job_state is JobState.RUNNING
         if dispatchable and kind.search_id in leased and kind.job_id in jobs and _may_go(snapshot, kind):
             counts[kind.search_id, kind.job_id, kind.purpose, kind.built] += kind.count
     return [

@@ -261,11 +261,12 @@ class Tuner:
         with reading(self._engine) as session:
             under_way = dispatched_trials(session, tended_by=self._leases.owner)
             workers = fleet.read_fleet(session, dead_after_secs=self._settings.dead_after_secs)
-        unheld = [trial for trial in under_way if not reconcile.is_held(trial, workers)]
+        holders = reconcile.Holders(workers)
+        unheld = [trial for trial in under_way if not holders.hold(trial)]
         self._sightings.look(unheld, workers, now=time.monotonic())
         for trial in unheld:
             seen = self._sightings.of(trial)
-            verdict = reconcile.judge(trial, workers, self._settings, seen)
+            verdict = reconcile.judge(trial, holders, self._settings, seen)
             if verdict is not reconcile.Verdict.KEEP:
                 with self._isolated(trial.search_id):
                     done = reconcile.carry_out(self._engine, trial, verdict, seen)

@@ -56,7 +56,13 @@ def run(settings: TunerSettings) -> None:
 def serve(settings: TunerSettings, *, stopping: threading.Event, pulse: Pulse) -> None:
     """The service without its signals: runs until `stopping`; the pulse cuts a pause short."""
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"[:120]
-    engine = connect(settings.database_url)
+    engine = connect(
+        settings.database_url,
+        # One for each thread that may ask: the loop, the results, and each search's.
+        pool_size=2 + settings.max_children,
+        timeout_secs=settings.database_timeout_secs,
+        ending=stopping,
+    )
     app = make_tuner_app(
         settings.broker_url,
         timeout_secs=settings.broker_timeout_secs,

@@ -4,7 +4,7 @@ A message may be lost or doubled at any time; a worker may die with what it hold
 names the attempt is the only proof that somebody works on it; that nobody does takes a heartbeat, too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from enum import StrEnum
 
 import structlog
@@ -36,20 +36,33 @@ class Verdict(StrEnum):
     GIVE_UP = "give_up"
 
 
-def is_held(trial: DispatchedTrial, workers: Sequence[FleetWorker]) -> bool:
-    """Whether a live worker's last heartbeat names this very attempt."""
-    return any(worker.alive and (trial.id, trial.attempt) in worker.holding for worker in workers)
+class Holders:
+    """Who holds which attempts, by the last heartbeats: made once for all trials of a look."""
+
+    def __init__(self, workers: Iterable[FleetWorker]) -> None:
+        self.living: dict[str, FleetWorker] = {}
+        self._held: set[tuple[int, int]] = set()
+        self._held_by_dead: set[tuple[int, int]] = set()
+        for worker in workers:
+            if worker.alive:
+                self.living[worker.id] = worker
+            (self._held if worker.alive else self._held_by_dead).update(worker.holding)
+
+    def hold(self, trial: DispatchedTrial) -> bool:
+        """Whether a live worker's last heartbeat names this very attempt."""
+        return (trial.id, trial.attempt) in self._held
+
+    def held_when_they_died(self, trial: DispatchedTrial) -> bool:
+        return (trial.id, trial.attempt) in self._held_by_dead
 
 
-def judge(
-    trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings, seen: Seen
-) -> Verdict:
+def judge(trial: DispatchedTrial, holders: Holders, settings: TunerSettings, seen: Seen) -> Verdict:
     """What becomes of a dispatched trial. Only workers that died over it count against it."""
-    if is_held(trial, workers):
+    if holders.hold(trial):
         return Verdict.KEEP
     if trial.worker_id is None:
-        return Verdict.RING if _never_arrives(trial, workers, settings, seen) else Verdict.KEEP
-    living = next((worker for worker in workers if worker.alive and worker.id == trial.worker_id), None)
+        return Verdict.RING if _never_arrives(trial, holders, settings, seen) else Verdict.KEEP
+    living = holders.living.get(trial.worker_id)
     survived = seen.let_go + seen.returned
     if living is None:
         died = trial.started_attempts - seen.returned
@@ -78,18 +91,13 @@ def carry_out(engine: Engine, trial: DispatchedTrial, verdict: Verdict, seen: Se
     return done
 
 
-def _never_arrives(
-    trial: DispatchedTrial, workers: Sequence[FleetWorker], settings: TunerSettings, seen: Seen
-) -> bool:
+def _never_arrives(trial: DispatchedTrial, holders: Holders, settings: TunerSettings, seen: Seen) -> bool:
     """Nobody has started it, and nobody will: whoever took it died, or the doorbell was lost."""
-    if trial.overdue:
-        return True
-    if any(not worker.alive and (trial.id, trial.attempt) in worker.holding for worker in workers):
+    if trial.overdue or holders.held_when_they_died(trial):
         return True
     # An idle worker of the target should have heard it by now; patience doubles with each attempt.
     unheard = max(0, trial.attempt - 1 - trial.started_attempts)
-    crew = [w for w in workers if (w.target_id, w.role) == (trial.target_id, trial.role)]
-    idle = any(worker.accepts and worker.id in seen.idle for worker in crew)
+    idle = (trial.target_id, trial.role) in seen.idle
     return idle and trial.age_secs > _doubled(settings.unheard_secs, unheard, settings)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.database_url import DatabaseUrl
 from services.signing import Signer
 from workers.secret_files import FileSettings
 
@@ -12,7 +13,7 @@ from workers.secret_files import FileSettings
 class TunerSettings(FileSettings):
     model_config = SettingsConfigDict(env_prefix="TILEFARM_", frozen=True)
 
-    database_url: str
+    database_url: DatabaseUrl
     broker_url: str
     #: Files that hold them.
     database_url_file: Path | None = None
@@ -29,6 +30,8 @@ class TunerSettings(FileSettings):
 
     #: Pause between two ticks of the loop.
     tick_secs: float = Field(default=0.15, gt=0)
+    #: Of a statement on PostgreSQL; then the database counts as away.
+    database_timeout_secs: float = Field(default=30.0, ge=1)
     #: Pause after a tick that could not reach the database; doubles up to the second.
     outage_secs: float = Field(default=0.5, gt=0)
     outage_max_secs: float = Field(default=10.0, gt=0)

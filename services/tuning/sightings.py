@@ -10,6 +10,7 @@ from typing import Any
 
 from db.dispatched import DispatchedTrial
 from db.fleet import FleetWorker
+from db.states import WorkerRole
 
 #: Trials of each kind, and workers, that are remembered at most; the oldest are forgotten first.
 _MOST_REMEMBERED = 10_000
@@ -25,8 +26,8 @@ class Seen:
     let_go: int = 0
     #: Attempts of it that count as lost, though their workers were only silent and are heard again.
     returned: int = 0
-    #: Ids of workers that held nothing in two heartbeats one after the other.
-    idle: frozenset[str] = frozenset()
+    #: Targets and roles of workers that take chunks and held nothing in two heartbeats one after the other.
+    idle: frozenset[tuple[int, WorkerRole]] = frozenset()
 
 
 class Sightings:
@@ -38,7 +39,7 @@ class Sightings:
         self._unheld_since: dict[tuple[int, int, str | None], float] = {}
         #: By worker.
         self._idle_since: dict[str, float] = {}
-        self._idle: frozenset[str] = frozenset()
+        self._idle: frozenset[tuple[int, WorkerRole]] = frozenset()
         self._let_go = Counter[int]()
         self._returned = Counter[int]()
         #: By worker that was lost: trials that count it.
@@ -51,7 +52,9 @@ class Sightings:
         idle = [worker for worker in workers if worker.accepts and not worker.holding]
         self._idle_since = {worker.id: self._idle_since.get(worker.id, now) for worker in idle}
         # Between two chunks a busy worker may hold nothing for the moment of one heartbeat.
-        self._idle = frozenset(w.id for w in idle if now - self._idle_since[w.id] > w.silent_secs)
+        self._idle = frozenset(
+            (w.target_id, w.role) for w in idle if now - self._idle_since[w.id] > w.silent_secs
+        )
         for worker in workers:
             if worker.alive:
                 for trial_id in self._missing.pop(worker.id, ()):

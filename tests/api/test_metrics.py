@@ -101,6 +101,19 @@ def test_a_broker_or_a_database_that_is_away_is_told_and_the_rest_still_counts(
     assert ("tilefarm_http_request_duration_seconds_count", "GET", "/metrics", "200") in found
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_counts_that_take_too_long_are_no_database_that_is_away(api, app, database_url, fork_server, engine):
+    app.state.engine.dispose()
+    settings = ApiSettings(database_url=database_url, metrics_rows_secs=0, database_timeout_secs=1)
+    attach(app, settings, fork_server)
+    with engine.begin() as connection:
+        connection.execute(text("LOCK TABLE trials"))
+        found = scrape(api)
+    assert found[("tilefarm_database_up",)] == 1
+    assert ("tilefarm_trials_total", "ok") not in found
+    assert scrape(api)[("tilefarm_trials_total", "ok")] == 0
+
+
 def test_requests_are_timed_by_route_and_never_by_path(api):
     before = scrape(api)
     api("GET", "/v1/jobs/job-abc")

@@ -19,7 +19,8 @@ def test_counts_are_those_of_the_rows_and_add_up(api, engine):
     add_trials(engine, job_id, outcome="ok", purpose="baseline", latency_secs=1e-3)
     job = api("GET", f"/v1/jobs/{job_id}").json()
     assert job["trials"] == {
-        "submitted": 10, "queued": 4, "dispatched": 1, "done": 5, "failed": 0, "cancelled": 0
+        "submitted": 10, "queued": 4, "dispatched": 1, "done": 5, "failed": 0, "cancelled": 0,
+        "other": 0,
     }  # fmt: skip
     assert job["outcomes"] == {"build_error": 2, "ok": 3}
     assert job["tasks"][0]["trials"] == job["trials"]

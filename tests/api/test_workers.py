@@ -114,6 +114,17 @@ def test_an_administrator_lets_a_dead_worker_leave(api, engine):
     assert health(api) == []
 
 
+def test_a_worker_that_was_silent_for_a_week_has_left_when_another_joins(api, engine):
+    """In a cluster each pod has another name, and one that was killed never says that it leaves."""
+    for name, days in (("killed", 8), ("away", 6)):
+        worker_id = api.join(name=name).json()["worker_id"]
+        with transaction(engine) as session:
+            since = utc_now(offset_secs=-86_400.0 * days)
+            session.execute(update(WorkerRow).where(WorkerRow.id == worker_id).values(heartbeat_at=since))
+    api.join(name="new")
+    assert {worker["name"] for worker in api("GET", "/v1/workers").json()["workers"]} == {"away", "new"}
+
+
 def test_a_worker_leaves_once(api):
     worker_id = api.join().json()["worker_id"]
     assert api("POST", f"/v1/workers/{worker_id}:leave", as_="worker").status_code == 204

@@ -1,4 +1,4 @@
-"""PostgreSQL restarts in the middle of a transaction, has no connection left, and no disk."""
+"""PostgreSQL restarts in the middle of a transaction, hangs, has no connection left, and no disk."""
 
 import contextlib
 import signal
@@ -10,10 +10,13 @@ from tests.chaos.disk import full
 from tests.chaos.farm import Farm, Setup
 from tests.chaos.fault import Fault, Injected, Mark
 from tests.chaos.worker_faults import cannot_mount
+from tests.servers import stopped
 
 _WAIT_SECS = 30.0
 _HELD_SECS = 8.0
 _FULL_SECS = 8.0
+#: Longer than the tuner service waits for an answer.
+_HUNG_SECS = 40.0
 _CONNECTIONS = 40
 _WRITING = """SELECT count(*) FROM pg_stat_activity
               WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
@@ -33,6 +36,19 @@ def _restarted(farm: Farm, job_id: str) -> Injected:
         mark.restart_clock()
         secs.append(mark.recovered())
     return Injected(times=3, recovery_secs=secs)
+
+
+def _hangs(farm: Farm, job_id: str) -> Injected:
+    """What was given up may be carried out all the same when it goes on: nothing may be twice."""
+    mark = Mark(farm, job_id)
+    before = farm.count_events("tuner", "database_away")
+    with stopped(farm.postgres):
+        time.sleep(_HUNG_SECS)
+    mark.restart_clock()
+    recovery_secs = mark.recovered()
+    assert farm.count_events("tuner", "database_away") > before, "the tuner did not notice"
+    note = f"all its processes stopped for {_HUNG_SECS:.0f} s, connections open"
+    return Injected(times=1, recovery_secs=[recovery_secs], note=note)
 
 
 def _pool_exhausted(farm: Farm, job_id: str) -> Injected:
@@ -69,6 +85,7 @@ def _disk_full(farm: Farm, job_id: str) -> Injected:
 
 DATABASE_FAULTS = (
     Fault(name="PostgreSQL restarted mid-transaction", inject=_restarted, trials=96),
+    Fault(name="PostgreSQL hangs", inject=_hangs, trials=96),
     Fault(
         name="PostgreSQL's connections exhausted",
         inject=_pool_exhausted,

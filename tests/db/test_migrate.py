@@ -5,11 +5,11 @@ import sys
 
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 
 import db.caller_tables
 import db.farm_tables  # noqa: F401 - completes the metadata
-from db.migrate import current_revision, head_revision, upgrade
+from db.migrate import current_revision, head_revision, is_behind, upgrade
 from db.session import connect
 from db.tables import Row
 
@@ -32,6 +32,18 @@ def test_an_empty_database_has_no_revision_and_a_migrated_one_the_newest(empty_d
     assert current_revision(engine) == head_revision()
     upgrade(empty_database_url)
     assert current_revision(engine) == head_revision()
+    engine.dispose()
+
+
+def test_a_release_that_is_rolled_back_finds_the_newer_ones_database_as_it_is(empty_database_url):
+    """Its migration runs before it, as with each release; were that to fail nothing would start."""
+    assert upgrade(empty_database_url)
+    engine = connect(empty_database_url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    assert not upgrade(empty_database_url)
+    assert current_revision(engine) == "9999"
+    assert not is_behind(engine)
     engine.dispose()
 
 

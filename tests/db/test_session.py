@@ -30,7 +30,7 @@ def test_a_silent_server_is_given_up_on_unless_the_url_says_when(database_url: s
     engine = connect(f"{database_url}&tcp_user_timeout=7000")
     told = _parameters(engine)
     engine.dispose()
-    assert (told["tcp_user_timeout"], told["connect_timeout"]) == ("7000", "10")
+    assert (told["tcp_user_timeout"], told["connect_timeout"]) == ("7000", "5")
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
@@ -52,6 +52,18 @@ def test_a_server_that_only_reads_is_away_and_looked_for_anew(engine: Engine) ->
         session.execute(write)
     with transaction(engine) as session:
         session.execute(write)
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_texts_are_texts_in_a_database_that_knows_no_encoding(engine: Engine) -> None:
+    """As `initdb` makes it under the locale C."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("CREATE DATABASE plain ENCODING 'SQL_ASCII' TEMPLATE template0"))
+    plain = connect(engine.url.set(database="plain").render_as_string(hide_password=False))
+    with plain.connect() as connection:
+        assert connection.execute(text("SHOW server_encoding")).scalar_one() == "SQL_ASCII"
+        assert connection.execute(text("SELECT 'µs' || :more"), {"more": "é"}).scalar_one() == "µsé"
+    plain.dispose()
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
 from services.api.settings import DEFAULT_PORT, ApiSettings
@@ -72,6 +73,7 @@ def test_a_worker_looks_for_the_api_where_it_listens() -> None:
     ("role", "variables", "named"),
     [
         ("api", {"TILEFARM_DATABASE_URL": "sqlite://", "TILEFARM_PORT": "many"}, "TILEFARM_PORT"),
+        ("api", {"TILEFARM_DATABASE_URL": "no URL at all"}, "TILEFARM_DATABASE_URL"),
         ("tuner", {"TILEFARM_DATABASE_URL": "sqlite://"}, "TILEFARM_BROKER_URL"),
         ("worker", {"TILEFARM_WORKER_CORES": "0"}, "TILEFARM_WORKER_CORES"),
     ],
@@ -88,3 +90,19 @@ def test_a_setting_that_does_not_read_is_named(role: str, variables: dict[str, s
     )
     assert ended.returncode == 2
     assert [line.split(":")[1].strip() for line in ended.stderr.splitlines()] == [named]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["mysql://u:secret@h/d", "postgresql+asyncpg://u:secret@h/d", "postgresql://u:secret@h:port/d", "x"],
+)
+def test_a_database_that_is_not_served_is_refused_and_its_password_stays_secret(url: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        ApiSettings(database_url=url)
+    said = refused.value.errors()[0]["msg"]
+    assert "postgresql+psycopg://" in said
+    assert "secret" not in said
+
+
+def test_the_short_name_of_postgresql_is_understood() -> None:
+    assert ApiSettings(database_url="postgres://u@h/d").database_url == "postgresql://u@h/d"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from services.server.rotating import RotatingLog
 from services.server.supervisor import Part, Supervisor
 
 
@@ -19,7 +20,7 @@ def test_a_part_that_could_not_be_started_is_tried_again(tmp_path: Path) -> None
     part = Part(
         name="part",
         command=["sh", "-c", f"echo life >> {lives}; exec sleep 60"],
-        log=logs / "part.log",
+        log=RotatingLog(logs / "part.log", max_bytes=1 << 16, max_files=2),
     )
 
     def count() -> int:

@@ -8,9 +8,14 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 
-def test_up_says_where_everything_is_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP])
+def test_up_says_where_everything_is_and_ctrl_c_leaves_nothing(
+    tmp_path: Path, signum: signal.Signals
+) -> None:
+    """Nor does a terminal that is closed: each part is told to end, and the worker gives back what it has."""
     home = tmp_path / "home"
     env = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
     command = [sys.executable, "-m", "services.server.cli", "up", "--port", "0"]
@@ -31,8 +36,9 @@ def test_up_says_where_everything_is_and_ctrl_c_leaves_nothing(tmp_path: Path) -
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
         tree = psutil.Process(process.pid).children(recursive=True)
         assert len(tree) >= 4
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, signum)
         assert process.wait(30) == 0
+    assert '"event": "part_ended"' in (home / "data" / "tilefarm" / "logs" / "up.log").read_text()
     _gone, alive = psutil.wait_procs(tree, timeout=5)
     assert not alive, [child.cmdline() for child in alive]
 

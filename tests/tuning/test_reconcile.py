@@ -7,7 +7,7 @@ import pytest
 from db.dispatched import DispatchedTrial
 from db.fleet import FleetWorker
 from db.states import WorkerRole
-from services.tuning.reconcile import MAX_LET_GO, Verdict, judge
+from services.tuning.reconcile import MAX_LET_GO, Holders, Verdict, judge
 from services.tuning.settings import TunerSettings
 from services.tuning.sightings import Seen, Sightings
 
@@ -67,8 +67,9 @@ def dead(worker: FleetWorker) -> FleetWorker:
 def test_a_dispatched_trial_is_judged(
     case: str, trial: DispatchedTrial, workers: list[FleetWorker], unheld_secs: float, verdict: Verdict
 ) -> None:
-    seen = Seen(unheld_secs=unheld_secs, idle=frozenset(w.id for w in workers if not w.holding))
-    assert judge(trial, workers, SETTINGS, seen) is verdict, case
+    idle = frozenset((w.target_id, w.role) for w in workers if w.accepts and not w.holding)
+    seen = Seen(unheld_secs=unheld_secs, idle=idle)
+    assert judge(trial, Holders(workers), SETTINGS, seen) is verdict, case
 
 
 def test_one_heartbeat_without_trials_is_no_idle_worker() -> None:
@@ -77,9 +78,9 @@ def test_one_heartbeat_without_trials_is_no_idle_worker() -> None:
     sightings = Sightings()
     sightings.look([waits], [replace(IDLE, silent_secs=0.5)], now=100.0)
     sightings.look([waits], [replace(IDLE, silent_secs=1.5)], now=101.0)
-    assert judge(waits, [IDLE], SETTINGS, sightings.of(waits)) is Verdict.KEEP
+    assert judge(waits, Holders([IDLE]), SETTINGS, sightings.of(waits)) is Verdict.KEEP
     sightings.look([waits], [replace(IDLE, silent_secs=0.4)], now=102.0)
-    assert judge(waits, [IDLE], SETTINGS, sightings.of(waits)) is Verdict.RING
+    assert judge(waits, Holders([IDLE]), SETTINGS, sightings.of(waits)) is Verdict.RING
 
 
 def test_the_wait_for_a_device_does_not_count_against_the_worker_that_starts_the_trial() -> None:
@@ -88,7 +89,7 @@ def test_the_wait_for_a_device_does_not_count_against_the_worker_that_starts_the
     for second in range(60):
         sightings.look([TRIAL], [BUSY], now=100.0 + second)
     sightings.look([STARTED], [replace(IDLE, silent_secs=1.9)], now=160.0)
-    assert judge(STARTED, [IDLE], SETTINGS, sightings.of(STARTED)) is Verdict.KEEP
+    assert judge(STARTED, Holders([IDLE]), SETTINGS, sightings.of(STARTED)) is Verdict.KEEP
 
 
 def test_a_worker_that_was_only_silent_does_not_count_as_dead() -> None:
@@ -98,21 +99,23 @@ def test_a_worker_that_was_only_silent_does_not_count_as_dead() -> None:
     for attempt in (1, 2, 3):
         trial = replace(STARTED, attempt=attempt, started_attempts=attempt)
         sightings.look([trial], [silent], now=20.0 * attempt)
-        assert judge(trial, [silent], SETTINGS, sightings.of(trial)) is Verdict.RING
+        assert judge(trial, Holders([silent]), SETTINGS, sightings.of(trial)) is Verdict.RING
         sightings.note_lost(trial)
         sightings.look([], [IDLE], now=20.0 * attempt + 5)
     died = [replace(STARTED, attempt=4 + n, started_attempts=4 + n, worker_id=f"w{n}") for n in range(3)]
     verdicts = []
     for trial in died:
         sightings.look([trial], [IDLE], now=100.0)
-        verdicts.append(judge(trial, [IDLE], SETTINGS, sightings.of(trial)))
+        verdicts.append(judge(trial, Holders([IDLE]), SETTINGS, sightings.of(trial)))
         sightings.note_lost(trial)
     assert verdicts == [Verdict.RING, Verdict.RING, Verdict.GIVE_UP]
 
 
 def test_a_trial_that_live_workers_let_go_of_is_given_up_at_last_and_ever_more_slowly() -> None:
     seen = Seen(unheld_secs=79.0, let_go=4)
-    assert judge(STARTED, [IDLE], SETTINGS, seen) is Verdict.KEEP
-    assert judge(STARTED, [IDLE], SETTINGS, replace(seen, unheld_secs=81.0)) is Verdict.RING_UNCOUNTED
+    assert judge(STARTED, Holders([IDLE]), SETTINGS, seen) is Verdict.KEEP
+    assert (
+        judge(STARTED, Holders([IDLE]), SETTINGS, replace(seen, unheld_secs=81.0)) is Verdict.RING_UNCOUNTED
+    )
     last = replace(seen, unheld_secs=1e6, let_go=MAX_LET_GO)
-    assert judge(STARTED, [IDLE], SETTINGS, last) is Verdict.GIVE_UP
+    assert judge(STARTED, Holders([IDLE]), SETTINGS, last) is Verdict.GIVE_UP

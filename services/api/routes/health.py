@@ -1,8 +1,12 @@
 """Health, readiness, metrics, version: what operators and probes ask. No token; nothing of a job is told."""
 
+from collections.abc import Callable
 from importlib.metadata import version
+from typing import TypeVar
 
+import anyio
 import redis
+from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy import Engine
@@ -14,7 +18,9 @@ from services.api.errors import ErrorEntry, UnavailableError
 from services.api.schemas_records import Health, Readiness, Version
 
 router = APIRouter(tags=["operations"])
+_T = TypeVar("_T")
 _BROKER_TIMEOUT_SECS = 2.0
+_CHECK_SECS = 3.0
 
 
 @router.get("/healthz")
@@ -24,11 +30,11 @@ async def healthz() -> Health:
 
 
 @router.get("/readyz")
-def readyz(engine: EngineDep, settings: SettingsDep) -> Readiness:
+async def readyz(engine: EngineDep, settings: SettingsDep) -> Readiness:
     """The database answers and has this version's schema; the broker answers, where one is set."""
-    checks = {"database": _database(engine)}
+    checks = {"database": await _soon(_database, engine)}
     if settings.broker_url is not None:
-        checks["broker"] = _broker(settings.broker_url)
+        checks["broker"] = await _soon(_broker, settings.broker_url)
     faults = [ErrorEntry(code=name, detail=state) for name, state in checks.items() if state != "ok"]
     if faults:
         error = UnavailableError("not_ready", f"{faults[0].code}: {faults[0].detail}")
@@ -46,6 +52,15 @@ def metrics(request: Request) -> Response:
 @router.get("/v1/version")
 def show_version() -> Version:
     return Version(version=version("tilefarm-server"), api="v1", schema_revision=head_revision())
+
+
+async def _soon(check: Callable[[_T], str], subject: _T) -> str:
+    """What a check finds, on a thread of its own: all others may wait for what it asks."""
+    with anyio.move_on_after(_CHECK_SECS):
+        return await to_thread.run_sync(
+            check, subject, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+        )
+    return "it does not answer"
 
 
 def _database(engine: Engine) -> str:
