@@ -73,6 +73,8 @@ def restart() -> None:
 
 def _run(settings: WorkerSettings) -> None:
     builds = settings.worker_role is WorkerRole.BUILD
+    if builds and settings.worker_device == "cuda" and settings.worker_target is None:
+        raise DeviceError("a worker that builds for GPUs is told for which: TILEFARM_WORKER_TARGET")
     device = find_device(
         # What only builds needs no GPU, whatever it builds for.
         "cpu" if builds else settings.worker_device,

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,8 +28,9 @@ def images() -> dict[str, Image]:
         word, _, rest = line.partition(" ")
         match word:
             case "FROM":
-                image, entry = Image(), []
-                found[rest.rpartition(" AS ")[2].strip()] = image
+                parent, _, name = rest.partition(" AS ")
+                image, entry = deepcopy(found.get(parent.strip(), Image())), []
+                found[name.strip()] = image
             case "ENV":
                 image.environment |= dict(pair.split("=", 1) for pair in shlex.split(rest))
             case "USER":

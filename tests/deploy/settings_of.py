@@ -12,6 +12,7 @@ _ROLES: dict[str, type[BaseSettings]] = {
     "api": ApiSettings,
     "tuner": TunerSettings,
     "worker": WorkerSettings,
+    "worker-cuda": WorkerSettings,
 }
 
 
