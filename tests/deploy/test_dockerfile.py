@@ -31,10 +31,10 @@ def test_the_context_is_a_list_of_what_may_go_in():
 
 def test_every_image_that_runs_does_so_as_its_own_user():
     started = {name: image for name, image in images().items() if image.command}
-    assert started.keys() == {"admin", "api", "tuner", "worker", "measurer"}
+    assert started.keys() == {"admin", "api", "tuner", "worker", "worker-cuda", "measurer"}
     assert {image.user for image in started.values()} == {"10001:10001"}
     assert all(image.command[0] == "tilefarm-server" for image in started.values())
-    assert {name for name, image in started.items() if image.health} == {"api", "tuner", "worker", "measurer"}
+    assert {name for name, image in started.items() if not image.health} == {"admin"}
 
 
 def test_every_base_image_is_the_same_and_has_a_version():
