@@ -89,7 +89,7 @@ def _measure(
         program.call(*tensors)
         device.wait()
 
-    def evaluate(number: int) -> float:
+    def warm(number: int) -> float:
         timer = program.module.time_evaluator(ENTRY, device.tvm, number=number, repeat=1)
         return float(timer(*tensors).results[0])
 
@@ -107,7 +107,7 @@ def _measure(
         if limit is not None and min(cold_secs, probe_secs) > limit.limit_secs:
             ratio = probe_secs / limit.limit_secs * policy.cut_off_ratio
             raise Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
-        flush = None
+        flush, evaluate = None, warm
         if policy.flush_cache and device.by_evaluator:
             evaluate = flushed_evaluator(program.module, ENTRY, device, tensors)
         elif policy.flush_cache:

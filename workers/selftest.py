@@ -135,14 +135,12 @@ class DeviceTester:
         else:
             array_bytes = 4 * self.shipped()[0].elements
         answer = self._ask("roofline", {"array_bytes": array_bytes}, array_bytes=array_bytes)
-        names = (
-            "fma_gflops_one_core",
-            "fma_gflops_all_cores",
-            "copy_gb_per_sec_one_core",
-            "copy_gb_per_sec_all_cores",
-        )
+        told = {name: round(float(answer[name]), 3) for name in answer if name.startswith(("fma_", "copy_"))}
         return Roofline(
-            **{name: round(float(answer[name]), 3) if name in answer else None for name in names},
+            fma_gflops_one_core=told.get("fma_gflops_one_core"),
+            fma_gflops_all_cores=told["fma_gflops_all_cores"],
+            copy_gb_per_sec_one_core=told.get("copy_gb_per_sec_one_core"),
+            copy_gb_per_sec_all_cores=told["copy_gb_per_sec_all_cores"],
             copy_array_bytes=array_bytes,
             last_cache_bytes=answer.get("last_cache_bytes", last_cache_bytes),
         )

@@ -29,7 +29,9 @@ def images() -> dict[str, Image]:
         match word:
             case "FROM":
                 parent, _, name = rest.partition(" AS ")
-                image, entry = deepcopy(found.get(parent.strip(), Image())), []
+                built_on = found.get(parent.strip(), Image())
+                # Of a role's image it is that role's; what all are built on starts nothing.
+                image, entry = (deepcopy(built_on) if built_on.command else Image()), []
                 found[name.strip()] = image
             case "ENV":
                 image.environment |= dict(pair.split("=", 1) for pair in shlex.split(rest))

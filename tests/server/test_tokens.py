@@ -45,13 +45,22 @@ def test_a_token_is_listed_by_name_and_revoked_once(database, capsys):
     assert (main(["token", "revoke", "farm"]), main(["token", "revoke", "farm"])) == (0, 1)
 
 
-@pytest.mark.parametrize("url", ["sqlite:////nowhere/at/all.db", "nonsense"])
 @pytest.mark.parametrize("words", [["token", "list"], ["db", "upgrade"]])
-def test_a_database_that_is_not_there_is_told_in_a_line(monkeypatch, capsys, url, words):
-    monkeypatch.setenv("TILEFARM_DATABASE_URL", url)
+def test_a_database_that_is_not_there_is_told_in_a_line(monkeypatch, capsys, words):
+    monkeypatch.setenv("TILEFARM_DATABASE_URL", "sqlite:////nowhere/at/all.db")
     assert main(words) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "TILEFARM_DATABASE_URL" in line
+
+
+@pytest.mark.parametrize("words", [["token", "list"], ["db", "upgrade"]])
+def test_a_database_url_that_does_not_read_is_told_in_a_line(monkeypatch, capsys, words):
+    monkeypatch.setenv("TILEFARM_DATABASE_URL", "nonsense")
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "TILEFARM_DATABASE_URL: it does not read as a URL" in line
 
 
 def test_a_database_without_tables_is_told_in_a_line(database, capsys):
