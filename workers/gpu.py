@@ -4,16 +4,15 @@ What a GPU is and how it fares stands here; what it can run is asked of CUDA, in
 (workers/detect_child.py).
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from workers.errors import DeviceError
+from workers.seldom import Seldom
 
-EVERY_SECS = 10.0
 _CLOCK_STEP_MHZ = 15.0
 _DEVICES = Path("/dev")
 
@@ -50,29 +49,19 @@ def device_files() -> tuple[str, ...]:
 
 
 @dataclass(slots=True, kw_only=True)
-class GpuSensors:
-    """Of one GPU; `read` may be called by one thread."""
+class GpuSensors(Seldom):
+    """Of one GPU; the clock is its multiprocessors'. One that does not answer tells nothing."""
 
     uuid: str
-    every_secs: float = EVERY_SECS
-    _read_at: float = -float("inf")
-    _values: dict[str, float] = field(default_factory=dict)
-
-    def read(self) -> dict[str, float]:
-        """`temperature_celsius` and `clock_mhz` (of its multiprocessors); at most `every_secs` old."""
-        if time.monotonic() - self._read_at >= self.every_secs:
-            self._read_at = time.monotonic()
-            try:
-                self._values = self._asked()
-            except DeviceError:
-                self._values = {}
-        return self._values
 
     def _asked(self) -> dict[str, float]:
-        with _nvml() as nvml:
-            handle = nvml.nvmlDeviceGetHandleByUUID(self.uuid)
-            celsius = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
-            mhz = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
+        try:
+            with _nvml() as nvml:
+                handle = nvml.nvmlDeviceGetHandleByUUID(self.uuid)
+                celsius = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
+                mhz = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
+        except DeviceError:
+            return {}
         return {
             "temperature_celsius": float(celsius),
             "clock_mhz": round(mhz / _CLOCK_STEP_MHZ) * _CLOCK_STEP_MHZ,

@@ -5,15 +5,13 @@ is decided by it: whether a device is slower than it was is workers/drift.py's.
 """
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
+from workers.seldom import Seldom
 from workers.selftester import DeviceReport
 
-EVERY_SECS = 10.0
 _CPU_CHIPS = frozenset({"coretemp", "k10temp", "zenpower", "cpu_thermal"})
 _CPU_ZONES = frozenset({"x86_pkg_temp", "cpu-thermal", "cpu_thermal"})
 #: The kernel writes thousandths of a degree; clocks in kHz, or in MHz in cpuinfo.
@@ -22,23 +20,16 @@ _CLOCK_STEP_MHZ = 50.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Sensors:
-    """Of one CPU device; `read` may be called by one thread."""
+class Sensors(Seldom):
+    """Of one CPU device."""
 
     cpus: Sequence[int]
     #: Where /sys and /proc are.
     root: Path = Path("/")
-    every_secs: float = EVERY_SECS
-    _read_at: float = -float("inf")
-    _values: dict[str, float] = field(default_factory=dict)
 
-    def read(self) -> dict[str, float]:
-        """`temperature_celsius` and `clock_mhz`, whichever are known; at most `every_secs` old."""
-        if time.monotonic() - self._read_at >= self.every_secs:
-            self._read_at = time.monotonic()
-            found = {"temperature_celsius": self._celsius(), "clock_mhz": self._mhz()}
-            self._values = {name: value for name, value in found.items() if value is not None}
-        return self._values
+    def _asked(self) -> dict[str, float]:
+        found = {"temperature_celsius": self._celsius(), "clock_mhz": self._mhz()}
+        return {name: value for name, value in found.items() if value is not None}
 
     def _celsius(self) -> float | None:
         """The hottest sensor of the processor."""
@@ -65,13 +56,7 @@ class Sensors:
         return [float(every[cpu]) for cpu in self.cpus if cpu < len(every)]
 
 
-class Reads(Protocol):
-    """Sensors of a device: `temperature_celsius` and `clock_mhz`, whichever are known."""
-
-    def read(self) -> dict[str, float]: ...
-
-
-def sensing(report: Callable[[], DeviceReport], sensors: Reads) -> Callable[[], DeviceReport]:
+def sensing(report: Callable[[], DeviceReport], sensors: Seldom) -> Callable[[], DeviceReport]:
     """The report, with what the sensors say among its facts."""
 
     def both() -> DeviceReport:
