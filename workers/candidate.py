@@ -107,7 +107,8 @@ def _measure(
         if limit is not None and min(cold_secs, probe_secs) > limit.limit_secs:
             ratio = probe_secs / limit.limit_secs * policy.cut_off_ratio
             raise Ended(Outcome.CUT_OFF, f"{ratio:.1f} times slower than the best so far", [probe_secs])
-        flush, evaluate = None, warm
+        flush = None
+        evaluate: Callable[[int], float] = warm
         if policy.flush_cache and device.by_evaluator:
             evaluate = flushed_evaluator(program.module, ENTRY, device, tensors)
         elif policy.flush_cache:
