@@ -1,14 +1,17 @@
 """Loading TVM without its slow half: `tvm.s_tir.tensor_intrin` parses every device's intrinsics (seconds).
 
 A stub package takes that module's place, so that only the submodule of the target at hand is parsed: `.x86`
-for llvm (0.1 s), `.arm_cpu` where that is AArch64 (2 s), `.cuda` for cuda (4 s). This module decides nothing
-else and must be the first to import tvm in a process; where the whole package was imported before, it stays.
+for llvm (0.1 s), `.arm_cpu` where that is AArch64, `.cuda` for cuda (3 s; 13 s as its parser would have it).
+This module decides nothing else and must be the first to import tvm in a process; where the whole package was
+imported before, it stays.
 """
 
+import inspect
 import platform
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -78,5 +81,29 @@ def _load(name: str) -> ModuleType:
         stub.__path__ = [str(Path(s_tir.__path__[0]) / "tensor_intrin")]
         sys.modules[_PACKAGE] = stub
         s_tir.tensor_intrin = stub  # type: ignore[attr-defined]  # import binds a submodule to its parent so
-    import_module(f"{_PACKAGE}.{name}")
+    with _frames_without_source():
+        import_module(f"{_PACKAGE}.{name}")
     return tvm
+
+
+@contextmanager
+def _frames_without_source() -> Iterator[None]:
+    """TVMScript's parser asks for the whole stack at each function, three quarters of an import's time.
+
+    Of its frames it reads the variables, and the source only to see whether a class is around the function:
+    none is around an intrinsic. Whoever else asks meanwhile gets frames without it, as of code that has none.
+    """
+    original = inspect.stack
+    inspect.stack = _bare_stack
+    try:
+        yield
+    finally:
+        inspect.stack = original
+
+
+def _bare_stack(context: int = 1) -> list[inspect.FrameInfo]:  # noqa: ARG001 - inspect.stack's
+    frames, frame = [], inspect.currentframe()
+    while frame is not None and (frame := frame.f_back) is not None:
+        code = frame.f_code
+        frames.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+    return frames

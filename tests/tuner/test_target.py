@@ -73,6 +73,25 @@ def test_the_light_load_leaves_other_devices_intrinsics_alone():
     assert done.stdout.strip() == "['x86']"
 
 
+def test_a_quick_parse_makes_the_same_intrinsics():
+    code = (
+        "import contextlib, inspect; from tuner import tvm_light; stack = inspect.stack\n"
+        "{change}"
+        "tvm_light.load_tvm(); assert inspect.stack is stack\n"
+        "from tvm.s_tir import TensorIntrin; from tvm.s_tir.tensor_intrin import x86\n"
+        "for name in sorted(value for name, value in vars(x86).items() if name.endswith('_INTRIN')):\n"
+        "    print(name, TensorIntrin.get(name).desc.script(), TensorIntrin.get(name).impl.script())"
+    )
+
+    def told(change: str) -> bytes:
+        run = [sys.executable, "-c", code.format(change=change)]
+        return subprocess.run(run, capture_output=True, check=True).stdout
+
+    quick = told("")
+    assert b"dot_16x4_vnni" in quick
+    assert quick == told("tvm_light._frames_without_source = contextlib.nullcontext\n")
+
+
 def test_a_gpu_tag_is_resolved_without_parsing_the_gpus_intrinsics(monkeypatch):
     monkeypatch.setattr(tvm_light, "import_module", pytest.fail)
     found = resolve_tag("nvidia/nvidia-h100")
