@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.comparison import Comparison, Pair
-from bench.report import PICTURES, target_text
+from bench.report import PICTURES, cpu_name, target_text
 
 DIRECTORY = PICTURES / "pairs"
 
@@ -38,4 +38,4 @@ def _of(every: Sequence[Pair], target: str, workload: str) -> list[Pair]:
 
 
 def _short(target: Mapping[str, Any]) -> str:
-    return f"{target.get('mcpu', target['kind'])}-{target['num-cores']}c"
+    return f"{cpu_name(target)}-{target['num-cores']}c"

@@ -46,5 +46,10 @@ def target_text(target: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in target.items())
 
 
+def cpu_name(target: Mapping[str, Any]) -> str:
+    """LLVM's name of the CPU; the target's kind where it names none."""
+    return str(target.get("mcpu", target["kind"]))
+
+
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"

@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bench import vendors
 from bench.report import markdown_table, micros, number, target_text
@@ -14,8 +14,13 @@ _HEAD = (
 )
 
 
-def summary(kept: Sequence[Rows], spaces: Sequence[str]) -> str:
-    """Where the rows come from, the table, and means by cores and trials. `spaces[0]` is the base."""
+def summary(kept: Mapping[str, Sequence[Rows]], spaces: Sequence[str]) -> str:
+    """A section for each CPU. `spaces[0]` is the base."""
+    return "\n\n".join(f"### Spaces on `{cpu}`\n\n{_section(rows, spaces)}" for cpu, rows in kept.items())
+
+
+def _section(kept: Sequence[Rows], spaces: Sequence[str]) -> str:
+    """Where the rows come from, the table, and means by cores and trials."""
     return "\n".join([*_conditions(kept), "", table(kept, spaces), "", *_means(kept, spaces)])
 
 

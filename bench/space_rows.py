@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from bench.report import PICTURES
+from bench.report import PICTURES, cpu_name
 
 DIRECTORY = PICTURES / "space"
 
@@ -54,8 +55,12 @@ class Row:
         return int(self.target["num-cores"])
 
     @property
+    def cpu(self) -> str:
+        return cpu_name(self.target)
+
+    @property
     def file_name(self) -> str:
-        return f"{self.workload}-{self.cores}c-{self.trials}-{self.seed}.json"
+        return f"{self.workload}-{self.cpu}-{self.cores}c-{self.trials}-{self.seed}.json"
 
     def secs(self, name: str) -> float | None:
         """Of a space's best, or of a library's function; None where there is no such time."""
@@ -70,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """All seeds of one workload with the same trials on as many cores."""
+    """All seeds of one workload with the same trials on as many cores of one kind of CPU."""
 
     rows: tuple[Row, ...]
 
@@ -101,19 +106,22 @@ class Rows:
 
 
 def keep(row: Row, *, directory: Path = DIRECTORY) -> Path:
-    """Replaces the row of the same workload, cores, trials and seed."""
+    """Replaces the row of the same workload, CPU, cores, trials and seed."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / row.file_name
     path.write_text(json.dumps(dataclasses.asdict(row)) + "\n")
     return path
 
 
-def kept(names: Iterable[str], *, directory: Path = DIRECTORY) -> list[Rows]:
-    """By cores and trials, then in the order of `names`; workloads without a row are left out."""
+def kept(names: Iterable[str], *, directory: Path = DIRECTORY) -> dict[str, list[Rows]]:
+    """By CPU, the one of most rows first; there by cores and trials, then in the order of `names`."""
     order = {name: place for place, name in enumerate(names)}
-    rows = [Row.from_json(json.loads(path.read_text())) for path in directory.glob("*.json")]
-    groups: dict[tuple[int, int, int], list[Row]] = {}
+    every = [Row.from_json(json.loads(path.read_text())) for path in directory.glob("*.json")]
+    rows = sorted((row for row in every if row.workload in order), key=lambda row: (row.cpu, row.seed))
+    groups: dict[tuple[str, int, int, int], list[Row]] = {}
     for row in rows:
-        if row.workload in order:
-            groups.setdefault((-row.cores, row.trials, order[row.workload]), []).append(row)
-    return [Rows(rows=tuple(sorted(group, key=lambda row: row.seed))) for _, group in sorted(groups.items())]
+        groups.setdefault((row.cpu, -row.cores, row.trials, order[row.workload]), []).append(row)
+    return {
+        cpu: [Rows(rows=tuple(group)) for key, group in sorted(groups.items()) if key[0] == cpu]
+        for cpu, _ in Counter(row.cpu for row in rows).most_common()
+    }

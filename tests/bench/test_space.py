@@ -41,7 +41,7 @@ def _row(workload="C1D", *, stock=2e-3, tilefarm=1e-3, **changes):
 def test_seeds_add_up_and_a_seed_run_again_replaces_its_row(tmp_path):
     for row in (_row(), _row(seed=1), _row(seed=1, tilefarm=0.5e-3)):
         space_rows.keep(row, directory=tmp_path)
-    (rows,) = space_rows.kept(NAMES, directory=tmp_path)
+    ((rows,),) = space_rows.kept(NAMES, directory=tmp_path).values()
     assert [row.seed for row in rows.rows] == [0, 1]
     assert rows.rows[1] == _row(seed=1, tilefarm=0.5e-3)
 
@@ -50,17 +50,31 @@ def test_other_cores_and_trials_are_rows_of_their_own(tmp_path):
     one_core = {"kind": "llvm", "mcpu": "znver4", "num-cores": 1}
     for row in (_row("SFM"), _row(target=one_core), _row(trials=256), _row(), _row("gone")):
         space_rows.keep(row, directory=tmp_path)
-    found = space_rows.kept(NAMES, directory=tmp_path)
+    (found,) = space_rows.kept(NAMES, directory=tmp_path).values()
     assert [(rows.first.workload, rows.first.cores, rows.first.trials) for rows in found] == [
         *(("C1D", 2, 64), ("SFM", 2, 64), ("C1D", 2, 256), ("C1D", 1, 64)),
     ]
+
+
+def test_cpus_are_not_mixed(tmp_path):
+    older = {"kind": "llvm", "mcpu": "znver3", "num-cores": 2}
+    for row in (_row(target=older, tilefarm=4e-3), _row(), _row("SFM")):
+        space_rows.keep(row, directory=tmp_path)
+    found = space_rows.kept(NAMES, directory=tmp_path)
+    assert {cpu: [rows.first.workload for rows in kept] for cpu, kept in found.items()} == {
+        "znver4": ["C1D", "SFM"],
+        "znver3": ["C1D"],
+    }
+    lines = report_space.summary(found, ("stock", "tilefarm")).splitlines()
+    assert lines.index("### Spaces on `znver4`") < lines.index("### Spaces on `znver3`")
+    assert sum("0.50 at least" in line for line in lines) == 1
 
 
 def test_ratios_are_of_one_seed_each(tmp_path):
     # The second seed met a slow machine: both took three times as long.
     for row in (_row(), _row(seed=1, stock=6e-3, tilefarm=3e-3, libraries={"numpy": None, "torch": 9e-3})):
         space_rows.keep(row, directory=tmp_path)
-    (rows,) = space_rows.kept(NAMES, directory=tmp_path)
+    ((rows,),) = space_rows.kept(NAMES, directory=tmp_path).values()
     assert rows.times_as_fast("tilefarm", "stock") == pytest.approx(2.0)
     assert rows.times_as_fast("tilefarm", "torch") == pytest.approx(3.0)
     assert rows.times_as_fast("tilefarm", "numpy") is None
