@@ -38,7 +38,7 @@ class WorkerRow(Row):
     holding: Mapped[list[list[int]]] = mapped_column(Json, default=list)
     stage_secs: Mapped[dict[str, float]] = mapped_column(Json, default=dict)
     started_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
-    heartbeat_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now())
+    heartbeat_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now(), index=True)
 
 
 class ArtifactRow(Row):

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db.clock import secs_since, utc_now
+from db.clock import secs_since
 from db.farm_tables import WorkerRow
 from db.states import WorkerRole, WorkerState
+from db.workers import heard_within
 
 #: A worker that was silent for so long holds nothing that anybody waits for.
 _FORGOTTEN_SECS = 86_400.0
@@ -39,7 +40,7 @@ def read_fleet(session: Session, *, dead_after_secs: float) -> list[FleetWorker]
         WorkerRow.desired_state,
         WorkerRow.holding,
         secs_since(WorkerRow.heartbeat_at).label("silent_secs"),
-    ).where(WorkerRow.heartbeat_at > utc_now(offset_secs=-_FORGOTTEN_SECS))
+    ).where(heard_within(_FORGOTTEN_SECS))
     return [
         _worker(
             row.id,

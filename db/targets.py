@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from db.clock import secs_since
 from db.conflict import insert_unless_there
 from db.farm_tables import WorkerRow
 from db.states import WorkerRole, WorkerState
 from db.tables import TargetRow
+from db.workers import heard_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def workers_alive(session: Session, *, dead_after_secs: float) -> dict[int, int]
         select(WorkerRow.target_id, WorkerRow.role, func.count())
         .where(
             WorkerRow.state.not_in((WorkerState.LEFT, WorkerState.QUARANTINED)),
-            secs_since(WorkerRow.heartbeat_at) <= dead_after_secs,
+            heard_within(dead_after_secs),
         )
         .group_by(WorkerRow.target_id, WorkerRow.role)
     )

@@ -7,7 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import Boolean, Select, Table, bindparam, case, or_, select, update
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from db.clock import secs_since, utc_now
@@ -16,8 +29,9 @@ from db.rowcount import changed
 from db.states import DesiredState, TrialState, WorkerRole, WorkerState
 from db.tables import JobRow, SearchRow, TargetRow, TrialRow
 
+_DAY_SECS = 86_400.0
 #: One that lives after all joins again.
-_GONE_SECS = 7 * 86_400.0
+_GONE_SECS = 7 * _DAY_SECS
 _MOST_BUILDERS = 16
 _MOST_LATEST = 32
 _WORKERS = cast("Table", WorkerRow.__table__)
@@ -198,6 +212,37 @@ def selftest_kernels(session: Session, worker_id: str) -> list[Any]:
     return [facts["selftest_kernels"] for facts in session.scalars(statement) if "selftest_kernels" in facts]
 
 
+def heard_within(secs: float) -> ColumnElement[bool]:
+    """Workers of which something was heard within so many seconds, by the index of their heartbeats.
+
+    The database's clock moves while a statement runs, so that no index serves it: a subquery reads it once.
+    The upper bound tells PostgreSQL that few rows are meant: of a lower one alone it expects a third of all.
+    """
+    since, until = (select(utc_now(offset_secs=offset)).scalar_subquery() for offset in (-secs, _DAY_SECS))
+    return WorkerRow.heartbeat_at.between(since, until)
+
+
+def forget_left(session: Session, *, silent_secs: float, limit: int) -> int:
+    """Delete at most `limit` workers that left and were silent for so long; how many there were.
+
+    The last one of each target and device class stays: its facts tell what the device can do. Trials keep
+    their worker's id.
+    """
+    kind = (WorkerRow.target_id, WorkerRow.device_class)
+    last = select(*kind, func.max(WorkerRow.heartbeat_at).label("at")).group_by(*kind).subquery()
+    gone = (
+        select(WorkerRow.id)
+        .join(last, and_(last.c.target_id == kind[0], last.c.device_class == kind[1]))
+        .where(
+            WorkerRow.state == WorkerState.LEFT,
+            WorkerRow.heartbeat_at < utc_now(offset_secs=-silent_secs),
+            WorkerRow.heartbeat_at < last.c.at,
+        )
+        .limit(limit)
+    )
+    return changed(session, delete(WorkerRow).where(WorkerRow.id.in_(gone)))
+
+
 def leave(session: Session, worker_id: str) -> bool:
     return _leave(session, WorkerRow.id == worker_id)
 
@@ -227,7 +272,7 @@ def latest_workers(session: Session, *, target_key: str) -> list[Worker]:
 
 
 def worker_names(session: Session, worker_ids: Collection[str]) -> dict[str, str]:
-    """By id; every process that ever joined has a row."""
+    """By id; those that left long ago may be forgotten."""
     statement = select(WorkerRow.id, WorkerRow.name).where(WorkerRow.id.in_(worker_ids))
     return {row.id: row.name for row in session.execute(statement)}
 

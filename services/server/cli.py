@@ -75,8 +75,8 @@ def _add_db(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     verbs = database.add_subparsers(required=True, metavar="VERB")
     upgrade = verbs.add_parser("upgrade", help="bring TILEFARM_DATABASE_URL to this version's schema")
     upgrade.set_defaults(run=_db_upgrade)
-    thin = verbs.add_parser("thin", help="drop traces and error texts of old losing trials; counts stay")
-    thin.add_argument("--days", type=_days, default=30.0, help="of jobs that ended so long ago; default: 30")
+    thin = verbs.add_parser("thin", help="drop old losing traces, and workers that left; counts stay")
+    thin.add_argument("--days", type=_days, default=30.0, help="since the job or worker ended; default: 30")
     thin.add_argument("--keep", type=_keep, default=128, help="best trials of a search that stay whole")
     thin.set_defaults(run=_db_thin)
 

@@ -6,12 +6,13 @@ import pytest
 from sqlalchemy import Engine, func, select, update
 
 from db.clock import utc_now
+from db.farm_tables import WorkerRow
 from db.session import reading, transaction
-from db.states import JobState, Outcome, Purpose, TaskState, TrialState
+from db.states import JobState, Outcome, Purpose, TaskState, TrialState, WorkerState
 from db.tables import JobRow, SearchRow, TaskRow, TrialRow
 from services.server import cli, retention
 from services.tuning import settle
-from tests.tuning.rows import add_job, add_search, add_target, add_trials, ok, read
+from tests.tuning.rows import add_job, add_search, add_target, add_trials, add_worker, ok, read
 
 DAY_SECS = 86_400.0
 FAILED = {
@@ -67,7 +68,7 @@ def whole(engine: Engine) -> list[Any]:
 def test_losers_lose_trace_and_error_and_nothing_else_changes(engine, search_id, capsys):
     before = whole(engine)
     assert thin(engine) == 14 + 10
-    assert capsys.readouterr().out == "24 trials thinned\n"
+    assert capsys.readouterr().out == "24 trials thinned, 0 workers forgotten\n"
     assert whole(engine) == before
     assert not read(engine, TrialRow.error, TrialRow.error.is_not(None))
     kept = read(engine, TrialRow.latency_secs, TrialRow.trace_z.is_not(None), TrialRow.outcome == Outcome.OK)
@@ -89,7 +90,10 @@ def test_it_may_be_repeated_and_in_small_steps(engine, search_id, monkeypatch, c
     monkeypatch.setattr(retention, "_SEARCHES", 1)
     assert thin(engine) == 24
     assert thin(engine) == 24
-    assert capsys.readouterr().out == "24 trials thinned\n0 trials thinned\n"
+    assert (
+        capsys.readouterr().out
+        == "24 trials thinned, 0 workers forgotten\n0 trials thinned, 0 workers forgotten\n"
+    )
 
 
 def test_a_job_that_ended_lately_keeps_everything(engine, search_id):
@@ -113,6 +117,24 @@ def test_a_search_that_found_nothing_keeps_its_errors(engine, search_id):
         assert session.scalar(select(func.count()).where(TrialRow.error.is_not(None))) == 10
 
 
+def test_workers_that_left_long_ago_are_forgotten_but_the_last_of_each_kind(engine, monkeypatch, capsys):
+    monkeypatch.setattr(retention, "_BATCH", 2)
+    target_id = add_target(engine)
+    for worker_id, state, days_ago, device_class in (
+        *((f"gone-{number}", WorkerState.LEFT, 31 + number, "cpu") for number in range(5)),
+        ("left lately", WorkerState.LEFT, 29, "cpu"),
+        ("never said so", WorkerState.RUNNING, 400, "cpu"),
+        ("the last of its kind", WorkerState.LEFT, 400, "gpu"),
+        ("its predecessor", WorkerState.LEFT, 401, "gpu"),
+    ):
+        heartbeat_at = utc_now(offset_secs=-days_ago * DAY_SECS)
+        values = {"state": state, "heartbeat_at": heartbeat_at, "device_class": device_class}
+        add_worker(engine, target_id, worker_id=worker_id, **values)
+    thin(engine)
+    assert capsys.readouterr().out == "0 trials thinned, 6 workers forgotten\n"
+    assert set(read(engine, WorkerRow.id)) == {"left lately", "never said so", "the last of its kind"}
+
+
 @pytest.mark.parametrize("words", [["--days", "-1"], ["--keep", "63"], ["--keep", "many"], ["--days", "nan"]])
 def test_the_command_refuses_what_makes_no_sense(words, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -128,4 +150,4 @@ def test_what_may_become_a_record_is_never_thinned():
 def test_the_command_thins_the_database_of_its_setting(engine, search_id, monkeypatch, capsys):
     monkeypatch.setenv("TILEFARM_DATABASE_URL", engine.url.render_as_string(hide_password=False))
     assert cli.main(["db", "thin", "--days", "30", "--keep", "64"]) == 0
-    assert capsys.readouterr().out == "10 trials thinned\n"
+    assert capsys.readouterr().out == "10 trials thinned, 0 workers forgotten\n"
