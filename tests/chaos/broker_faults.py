@@ -110,6 +110,17 @@ def _cut_off(farm: Farm, job_id: str) -> Injected:
     )
 
 
+def _forgotten(farm: Farm, job_id: str) -> Injected:
+    """Nothing tells either end: what is under way in the connections is lost, and nobody is refused."""
+    mark = Mark(farm, job_id)
+    connections = farm.proxy.forget()
+    before = farm.count_events("worker", "worker_restarts")
+    recovery_secs = mark.recovered()
+    restarts = farm.count_events("worker", "worker_restarts") - before
+    note = f"{connections} left open, silent for ever; the worker started itself again {restarts} times"
+    return Injected(times=1, recovery_secs=[recovery_secs], note=note)
+
+
 BROKER_FAULTS = (
     Fault(name="FLUSHALL", inject=_flushall, trials=320),
     Fault(name="broker restarted three times in three seconds", inject=_restarts, trials=96),
@@ -124,5 +135,11 @@ BROKER_FAULTS = (
         inject=_cut_off,
         setup=Setup(proxied=frozenset({"worker"})),
         trials=96,
+    ),
+    Fault(
+        name="broker's connections forgotten by the network",
+        inject=_forgotten,
+        setup=Setup(proxied=frozenset({"worker", "tuner"})),
+        trials=160,
     ),
 )

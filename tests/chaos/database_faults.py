@@ -1,9 +1,10 @@
-"""PostgreSQL restarts in the middle of a transaction, hangs, has no connection left, and no disk."""
+"""PostgreSQL restarts in the middle of a transaction, hangs, is cut off, has no connection left, no disk."""
 
 import contextlib
 import signal
 import time
 
+import httpx
 import psycopg
 
 from tests.chaos.disk import full
@@ -51,6 +52,44 @@ def _hangs(farm: Farm, job_id: str) -> Injected:
     return Injected(times=1, recovery_secs=[recovery_secs], note=note)
 
 
+def _upgraded(farm: Farm, job_id: str) -> Injected:
+    """What an upgrade holds that fills a new column of `trials`: nobody reads or writes the table."""
+    mark = Mark(farm, job_id)
+    before = farm.count_events("tuner", "database_away")
+    with psycopg.connect(farm.postgres.dsn(farm.database)) as upgrade:
+        upgrade.execute("LOCK TABLE trials IN ACCESS EXCLUSIVE MODE")
+        asked = {"Authorization": f"Bearer {farm.service.token}"}
+        answer = httpx.get(f"{farm.service.url}/v1/jobs/{job_id}", headers=asked, timeout=_WAIT_SECS)
+        assert (answer.status_code, "Retry-After" in answer.headers) == (503, True), answer.text
+        time.sleep(_HUNG_SECS)
+    mark.restart_clock()
+    secs = [mark.recovered()]
+    assert farm.count_events("tuner", "database_away") > before, "the tuner did not notice"
+    return Injected(times=1, recovery_secs=secs, note=f"for {_HUNG_SECS:.0f} s; the API answers 503")
+
+
+def _tuner_cut_off(farm: Farm, job_id: str) -> Injected:
+    """No packet comes through, then every connection is forgotten: no end is told, no process stopped.
+
+    What the server holds for the tuner it holds on, until its own limit of a silent transaction.
+    """
+    secs = []
+    for forgets in (False, True):
+        mark = Mark(farm, job_id)
+        before = farm.count_events("tuner", "database_away")
+        if forgets:
+            farm.database_proxy.forget()
+        else:
+            farm.database_proxy.cut(silently=True)
+            time.sleep(_HUNG_SECS)
+            farm.database_proxy.mend()
+            mark.restart_clock()
+        secs.append(mark.recovered())
+        assert farm.count_events("tuner", "database_away") > before, "the tuner did not notice"
+    note = f"packets swallowed for {_HUNG_SECS:.0f} s; then open connections silent for ever"
+    return Injected(times=2, recovery_secs=secs, note=note)
+
+
 def _pool_exhausted(farm: Farm, job_id: str) -> Injected:
     """All connections of the farm are broken, and others take every place of the server."""
     mark = Mark(farm, job_id)
@@ -86,6 +125,13 @@ def _disk_full(farm: Farm, job_id: str) -> Injected:
 DATABASE_FAULTS = (
     Fault(name="PostgreSQL restarted mid-transaction", inject=_restarted, trials=96),
     Fault(name="PostgreSQL hangs", inject=_hangs, trials=96),
+    Fault(name="an upgrade holds the table of trials", inject=_upgraded, trials=96),
+    Fault(
+        name="PostgreSQL cut off from the tuner only",
+        inject=_tuner_cut_off,
+        setup=Setup(database_proxied=frozenset({"tuner"})),
+        trials=160,
+    ),
     Fault(
         name="PostgreSQL's connections exhausted",
         inject=_pool_exhausted,

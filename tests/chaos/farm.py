@@ -34,7 +34,9 @@ class Setup:
 
     #: Roles whose broker is behind the proxy.
     proxied: frozenset[str] = frozenset()
-    #: Every message through the proxy is sent three times, in any order.
+    #: Roles whose PostgreSQL is behind a proxy of its own.
+    database_proxied: frozenset[str] = frozenset()
+    #: Every message through the broker's proxy is sent three times, in any order.
     tripled: bool = False
     #: PostgreSQL's data, or the workers' directory, lies on a small file system.
     small_disk: str = ""
@@ -47,9 +49,13 @@ class Setup:
 class Farm:
     setup: Setup
     home: Path
+    #: The name of its database.
+    database: str
     postgres: Postgres
     valkey: Valkey
+    #: Before the broker.
     proxy: Proxy
+    database_proxy: Proxy
     roles: Roles
     service: Service
     audit: Audit
@@ -85,8 +91,12 @@ class Farm:
 
     def start(self, name: str, **env: str) -> None:
         role = name.partition("-")[0]
-        broker = self.proxy.url if role in self.setup.proxied else self.valkey.url
-        self.roles.start(name, **{"TILEFARM_BROKER_URL": broker, **env})
+        if role in self.setup.proxied:
+            env = {"TILEFARM_BROKER_URL": f"redis://127.0.0.1:{self.proxy.port}/0", **env}
+        if role in self.setup.database_proxied:
+            url = f"postgresql+psycopg://postgres@127.0.0.1:{self.database_proxy.port}/{self.database}"
+            env = {"TILEFARM_DATABASE_URL": url, **env}
+        self.roles.start(name, **env)
 
     def restart(self, name: str) -> None:
         self.roles.kill(name)
@@ -113,7 +123,9 @@ def running(setup: Setup) -> Iterator[Farm]:
         stack.callback(valkey.end)
         proxy = Proxy(valkey.socket, tripled=setup.tripled)
         stack.callback(proxy.close)
-        farm = _make(setup, home, postgres, valkey, proxy)
+        database_proxy = Proxy(base / ".s.PGSQL.5432")
+        stack.callback(database_proxy.close)
+        farm = _make(setup, home, postgres, valkey, proxy, database_proxy)
         try:
             for role in setup.roles:
                 farm.start(role)
@@ -126,7 +138,9 @@ def running(setup: Setup) -> Iterator[Farm]:
             farm.roles.stop()
 
 
-def _make(setup: Setup, home: Path, postgres: Postgres, valkey: Valkey, proxy: Proxy) -> Farm:
+def _make(
+    setup: Setup, home: Path, postgres: Postgres, valkey: Valkey, proxy: Proxy, database_proxy: Proxy
+) -> Farm:
     name = f"farm_{uuid.uuid4().hex[:8]}"
     url = f"http://127.0.0.1:{(port := free_port())}"
     audit = Audit(postgres.dsn(name), admin_dsn=postgres.dsn())
@@ -150,9 +164,11 @@ def _make(setup: Setup, home: Path, postgres: Postgres, valkey: Valkey, proxy: P
     return Farm(
         setup=setup,
         home=home,
+        database=name,
         postgres=postgres,
         valkey=valkey,
         proxy=proxy,
+        database_proxy=database_proxy,
         roles=Roles(home, {**env, "TILEFARM_TOKEN": worker}),
         service=Service(process=None, url=url, token=user, target={}, data_dir=home),
         audit=audit,

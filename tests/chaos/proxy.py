@@ -1,6 +1,6 @@
-"""Stands between some roles and Valkey: cuts them off, or sends each of their messages three times, shuffled.
+"""Stands between some roles and a server: cuts them off, or sends each message for Valkey three times.
 
-It reads the clients' side of the Redis protocol only as far as it must: a message is an LPUSH.
+For that it reads the clients' side of the Redis protocol, only as far as it must: a message is an LPUSH.
 """
 
 import contextlib
@@ -28,6 +28,7 @@ class Proxy:
         self._tripled = tripled
         self._random = random.Random(seed)
         self._open: set[socket.socket] = set()
+        self._forgotten: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._through = threading.Event()
         self._through.set()
@@ -35,7 +36,7 @@ class Proxy:
         #: Messages that were sent three times.
         self.messages = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, *, silently: bool) -> None:
@@ -44,6 +45,15 @@ class Proxy:
         self._through.clear()
         if not silently:
             self._break_all()
+
+    def forget(self) -> int:
+        """As a firewall that lost its state: what is connected stays open and silent for ever.
+
+        Who connects anew is served. How many connections that were.
+        """
+        with self._lock:
+            self._forgotten |= self._open
+            return len(self._open) // 2
 
     def mend(self) -> None:
         self._refuses = False
@@ -88,7 +98,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(_CHUNK_BYTES):
                 self._through.wait()
-                sink.sendall(data)
+                if source not in self._forgotten:
+                    sink.sendall(data)
         self._end(source, sink)
 
     def _triple(self, client: socket.socket, server: socket.socket) -> None:
