@@ -1,7 +1,8 @@
 """The client's side of the fork server: starts it, asks it for children, starts it again when it died.
 
 It hands out Child handles and keeps none of them: whoever spawns a child closes it. Directories of children
-whose parent was killed go when a server starts.
+whose parent was killed go when a server starts. A server that is old, or has grown, is followed by a fresh
+one; the children that it has live on, and it ends with the last of them.
 """
 
 import contextlib
@@ -29,6 +30,9 @@ _START_TIMEOUT_SECS = 180.0
 _SPAWN_TIMEOUT_SECS = 30.0
 _STOP_TIMEOUT_SECS = 5.0
 _MAX_REPLY_BYTES = 1 << 14
+#: A server older than this, or larger by this than when it was ready, is followed by another.
+MOST_AGE_SECS = 24 * 3600.0
+MOST_GROWTH_BYTES = 128 << 20
 #: Of a child's directory; the number of its parent follows.
 _PREFIX = "tilefarm-child-"
 _BEGAN_AT = time.time()
@@ -58,6 +62,8 @@ class ForkServer:
         self._work_dir = work_dir
         self._lock = threading.Lock()
         self._process: _ServerProcess | None = None
+        #: The one before, while it has children.
+        self._retired: _ServerProcess | None = None
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -83,9 +89,10 @@ class ForkServer:
         """End the server and with it all its children; who still waits to spawn one gets ForkServerDied."""
         with self._lock:
             self._closed = True
-            if self._process is not None:
-                self._process.stop()
-                self._process = None
+            for process in (self._process, self._retired):
+                if process is not None:
+                    process.stop()
+            self._process = self._retired = None
 
     def spawn(self, entry: str, *, limits: Limits) -> Child:
         """A child that runs `entry`, a name as `tuner.intake:run`, with its Channel as only argument.
@@ -98,7 +105,13 @@ class ForkServer:
         except OSError as error:
             raise SpawnRefused(f"no directory for a child: {error}") from error
         try:
-            return server.spawn(entry, limits=limits, directory=directory)
+            try:
+                return server.spawn(entry, limits=limits, directory=directory)
+            except ForkServerDied:
+                if not server.retired:
+                    raise
+                # It ended, as it should, between the two lines.
+                return self._running().spawn(entry, limits=limits, directory=directory)
         except OSError as error:
             remove(directory)
             raise SpawnRefused(f"no descriptors for a child: {error}") from error
@@ -116,7 +129,23 @@ class ForkServer:
             if self._process is None:
                 _drop_left(self._work_dir or Path(tempfile.gettempdir()))
                 self._process = _ServerProcess(preload=self._preload, env=self._env)
+            self._recycle(self._process)
             return self._process
+
+    def _recycle(self, process: "_ServerProcess") -> None:
+        """Have a fresh server where this one is overdue; no more than one with children is left behind."""
+        if self._retired is not None and not self._retired.alive:
+            self._retired.stop()
+            self._retired = None
+        if self._retired is None and process.overdue:
+            try:
+                self._process = _ServerProcess(preload=self._preload, env=self._env)
+            except ForkServerDied:
+                # An old server is better than none.
+                process.count_anew()
+                return
+            process.retire()
+            self._retired = process
 
 
 class _ServerProcess:
@@ -143,15 +172,34 @@ class _ServerProcess:
             raise ForkServerDied(f"the fork server did not start: {started}") from started
         self._process = started
         self.pid: int = started.pid
+        self.retired = False
         try:
             self._await_ready(preload)
         except BaseException:
             self.stop()
             raise
+        self.count_anew()
 
     @property
     def alive(self) -> bool:
         return not self._ended.is_set()
+
+    @property
+    def overdue(self) -> bool:
+        """Whether another one should take its place."""
+        age_secs = time.monotonic() - self._counted_at
+        return age_secs > MOST_AGE_SECS or _resident_bytes(self.pid) - self._counted_bytes > MOST_GROWTH_BYTES
+
+    def count_anew(self) -> None:
+        """Age and growth count from here on."""
+        self._counted_at = time.monotonic()
+        self._counted_bytes = _resident_bytes(self.pid)
+
+    def retire(self) -> None:
+        """Let it end with the last of its children."""
+        self.retired = True
+        with contextlib.suppress(ForkServerDied):
+            self._send({"retire": True}, [])
 
     def spawn(self, entry: str, *, limits: Limits, directory: Path) -> Child:
         ours, theirs = socket.socketpair()
@@ -266,6 +314,14 @@ def _is_left(directory: Path) -> bool:
         # A predecessor's of the same number: in a container every one of them is process 1.
         return directory.lstat().st_mtime < _BEGAN_AT
     return not Path("/proc", pid).exists()
+
+
+def _resident_bytes(pid: int) -> int:
+    """0 of a process that is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
 
 
 def _read_line(fd: int) -> bytes:

@@ -4,7 +4,8 @@
 exactly one thread, runs no foreign code itself, and ends with its client.
 
 Control messages (SOCK_SEQPACKET, JSON). In: {"sys_path", "preload"} once; then {"spawn": {"entry", "limits",
-"directory"}} with two descriptors (the child's channel, the status pipe), or {"kill": pid}. Out:
+"directory"}} with two descriptors (the child's channel, the status pipe), {"kill": pid}, or {"retire": true},
+after which it ends with the last of its children. Out:
 {"ready": pid} or {"failed": reason}, once. On a status pipe, a line each: {"pid": n} or {"refused": reason};
 {"refused": reason} by a child that cannot be confined; and at the end {"exit_code": n} or {"signal": n}.
 """
@@ -43,12 +44,13 @@ class Server:
         self._control = control
         self._selector = selectors.DefaultSelector()
         self._children: dict[int, _Running] = {}
+        self._retired = False
 
     def run(self) -> None:
-        """Serve until the client closes its end."""
+        """Serve until the client closes its end, or until a retired server has no child left."""
         self._selector.register(self._control, selectors.EVENT_READ)
         serving = True
-        while serving:
+        while serving and not (self._retired and not self._children):
             for key, _ in self._selector.select():
                 if isinstance(key.data, _Running):
                     self._reap(key.data)
@@ -63,7 +65,9 @@ class Server:
         if not data:
             return False
         request = json.loads(data)
-        if "kill" in request:
+        if "retire" in request:
+            self._retired = True
+        elif "kill" in request:
             if request["kill"] in self._children:
                 _kill_group(request["kill"])
         else:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.errors import ForkServerDied
+from sandbox import fork_server
+from sandbox.errors import ForkServerDied, SpawnRefused
 from sandbox.fork_server import ForkServer
 from tests.sandbox.test_fork_server import ENTRIES, LIMITS, entry, process_exists, wait_until
 
@@ -29,11 +30,67 @@ def test_a_dead_server_is_a_typed_error_and_the_next_spawn_starts_another():
         assert server.pid != first
 
 
+@pytest.mark.parametrize(("limit", "below_any"), [("MOST_AGE_SECS", -1.0), ("MOST_GROWTH_BYTES", -(1 << 60))])
+def test_a_server_that_is_old_or_has_grown_is_followed_by_another_and_its_children_live_on(
+    monkeypatch, limit, below_any
+):
+    with ForkServer([ENTRIES]) as server:
+        first = server.pid
+        with server.spawn(entry("echo"), limits=LIMITS) as early:
+            with server.spawn(entry("echo"), limits=LIMITS):
+                assert server.pid == first
+            monkeypatch.setattr(fork_server, limit, below_any)
+            with server.spawn(entry("hang"), limits=LIMITS):
+                second = server.pid
+            assert second != first
+            with server.spawn(entry("echo"), limits=LIMITS):
+                assert server.pid == second, "of servers with children no more than one is left behind"
+            early.send({"n": 1})
+            assert early.recv(5)[0] == {"echo": {"n": 1}}
+        assert not process_exists(early.pid)
+        wait_until(lambda: not process_exists(first))
+        with server.spawn(entry("echo"), limits=LIMITS):
+            assert server.pid not in (first, second)
+        wait_until(lambda: not process_exists(second))
+
+
+def test_a_server_that_cannot_be_followed_stays(monkeypatch):
+    with ForkServer([ENTRIES]) as server:
+        first = server.pid
+        monkeypatch.setattr(server, "_preload", ("no.such_module",))
+        monkeypatch.setattr(fork_server, "MOST_AGE_SECS", -1.0)
+        with server.spawn(entry("echo"), limits=LIMITS) as child:
+            child.send({"n": 1})
+            assert child.recv(5)[0] == {"echo": {"n": 1}}
+        assert server.pid == first
+
+
+def test_who_meant_to_ask_a_server_that_has_ended_asks_the_next(monkeypatch):
+    with ForkServer([ENTRIES]) as server:
+        old = server._running()
+        old.retire()
+        wait_until(lambda: not old.alive)
+        running = server._running
+        found = iter([old])
+        monkeypatch.setattr(server, "_running", lambda: next(found, None) or running())
+        with server.spawn(entry("echo"), limits=LIMITS) as child:
+            child.send({"n": 1})
+            assert child.recv(5)[0] == {"echo": {"n": 1}}
+
+
 def test_a_preload_that_fails_says_which_and_why():
     server = ForkServer(["json", "no.such_module"])
     with pytest.raises(ForkServerDied, match=r"no\.such_module.*ModuleNotFoundError"):
         server.start()
     assert server.pid is None
+
+
+def test_a_server_with_a_second_thread_forks_nobody():
+    with (
+        ForkServer(["tests.sandbox.starts_a_thread"]) as server,
+        pytest.raises(SpawnRefused, match="the fork server has 2 threads"),
+    ):
+        server.spawn(entry("echo"), limits=LIMITS)
 
 
 def test_closing_the_server_ends_its_children():
