@@ -36,6 +36,8 @@ class Setup:
     proxied: frozenset[str] = frozenset()
     #: Roles whose PostgreSQL is behind a proxy of its own.
     database_proxied: frozenset[str] = frozenset()
+    #: Roles whose API is behind a proxy of its own.
+    api_proxied: frozenset[str] = frozenset()
     #: Every message through the broker's proxy is sent three times, in any order.
     tripled: bool = False
     #: PostgreSQL's data, or the workers' directory, lies on a small file system.
@@ -56,6 +58,7 @@ class Farm:
     #: Before the broker.
     proxy: Proxy
     database_proxy: Proxy
+    api_proxy: Proxy
     roles: Roles
     service: Service
     audit: Audit
@@ -96,6 +99,8 @@ class Farm:
         if role in self.setup.database_proxied:
             url = f"postgresql+psycopg://postgres@127.0.0.1:{self.database_proxy.port}/{self.database}"
             env = {"TILEFARM_DATABASE_URL": url, **env}
+        if role in self.setup.api_proxied:
+            env = {"TILEFARM_URL": f"http://127.0.0.1:{self.api_proxy.port}", **env}
         self.roles.start(name, **env)
 
     def restart(self, name: str) -> None:
@@ -118,14 +123,11 @@ def running(setup: Setup) -> Iterator[Farm]:
         base = home / "small" if setup.small_disk == "postgres" else home
         postgres = Postgres(base, *setup.postgres_options).create().start()
         stack.callback(postgres.end)
-        port = free_port()
-        valkey = Valkey(home, port=port).start()
+        valkey = Valkey(home, port=free_port()).start()
         stack.callback(valkey.end)
-        proxy = Proxy(valkey.socket, tripled=setup.tripled)
-        stack.callback(proxy.close)
-        database_proxy = Proxy(base / ".s.PGSQL.5432")
-        stack.callback(database_proxy.close)
-        farm = _make(setup, home, postgres, valkey, proxy, database_proxy)
+        farm = _make(setup, home, postgres, valkey)
+        for proxy in (farm.proxy, farm.database_proxy, farm.api_proxy):
+            stack.callback(proxy.close)
         try:
             for role in setup.roles:
                 farm.start(role)
@@ -138,9 +140,7 @@ def running(setup: Setup) -> Iterator[Farm]:
             farm.roles.stop()
 
 
-def _make(
-    setup: Setup, home: Path, postgres: Postgres, valkey: Valkey, proxy: Proxy, database_proxy: Proxy
-) -> Farm:
+def _make(setup: Setup, home: Path, postgres: Postgres, valkey: Valkey) -> Farm:
     name = f"farm_{uuid.uuid4().hex[:8]}"
     url = f"http://127.0.0.1:{(port := free_port())}"
     audit = Audit(postgres.dsn(name), admin_dsn=postgres.dsn())
@@ -167,8 +167,9 @@ def _make(
         database=name,
         postgres=postgres,
         valkey=valkey,
-        proxy=proxy,
-        database_proxy=database_proxy,
+        proxy=Proxy(valkey.socket, tripled=setup.tripled),
+        database_proxy=Proxy(postgres.data.parent / ".s.PGSQL.5432"),
+        api_proxy=Proxy(port),
         roles=Roles(home, {**env, "TILEFARM_TOKEN": worker}),
         service=Service(process=None, url=url, token=user, target={}, data_dir=home),
         audit=audit,

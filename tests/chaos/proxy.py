@@ -21,9 +21,9 @@ _OWN_QUEUES = b"tilefarm."
 
 
 class Proxy:
-    """A TCP port on 127.0.0.1 that leads to a Unix socket."""
+    """A TCP port on 127.0.0.1 that leads to a Unix socket, or to another port."""
 
-    def __init__(self, upstream: Path, *, tripled: bool = False, seed: int = 0) -> None:
+    def __init__(self, upstream: Path | int, *, tripled: bool = False, seed: int = 0) -> None:
         self._upstream = upstream
         self._tripled = tripled
         self._random = random.Random(seed)
@@ -77,11 +77,9 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.socket(socket.AF_UNIX)
             try:
-                server.connect(str(self._upstream))
+                server = self._connect()
             except OSError:
-                server.close()
                 client.close()
                 continue
             if self._refuses:
@@ -93,6 +91,17 @@ class Proxy:
             pump = self._triple if self._tripled else self._pump
             threading.Thread(target=pump, args=(client, server), daemon=True).start()
             threading.Thread(target=self._pump, args=(server, client), daemon=True).start()
+
+    def _connect(self) -> socket.socket:
+        if isinstance(self._upstream, int):
+            return socket.create_connection(("127.0.0.1", self._upstream))
+        server = socket.socket(socket.AF_UNIX)
+        try:
+            server.connect(str(self._upstream))
+        except OSError:
+            server.close()
+            raise
+        return server
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):

@@ -20,6 +20,8 @@ _POLL_SECS = 0.002
 _WAIT_SECS = 30.0
 #: A worker is dead to the farm after ten silent seconds.
 _STOPPED_SECS = 14.0
+#: Long enough for five heartbeats that nobody answers.
+_SILENT_SECS = 40.0
 _FULL_SECS = 8.0
 #: So many are under way that there may be four more messages, though the tuner has taken a few results.
 _UNDER_WAY, _RESULTS, _RESULTS_SECS = 6, 4, 2.0
@@ -115,6 +117,25 @@ def _stopped(farm: Farm, job_id: str) -> Injected:
     )
 
 
+def _cut_off_from_the_api(farm: Farm, job_id: str) -> Injected:
+    """It is dead to the farm, ends what it holds, and takes nothing until it is answered again."""
+    secs = []
+    before = farm.count_events("worker", "silence_changed")
+    for forgets in (False, True):
+        mark = Mark(farm, job_id)
+        if forgets:
+            farm.api_proxy.forget()
+        else:
+            farm.api_proxy.cut(silently=True)
+            time.sleep(_SILENT_SECS)
+            farm.api_proxy.mend()
+            mark.restart_clock()
+        secs.append(mark.recovered())
+    assert farm.count_events("worker", "silence_changed") > before, "the worker did not notice"
+    note = f"packets swallowed for {_SILENT_SECS:.0f} s; then open connections silent for ever"
+    return Injected(times=2, recovery_secs=secs, note=note)
+
+
 def _work_disk_full(farm: Farm, job_id: str) -> Injected:
     """What a candidate cannot help is no outcome of its own: it is measured again."""
     mark = Mark(farm, job_id)
@@ -185,6 +206,12 @@ WORKER_FAULTS = (
         inject=_clock_off,
         unable=_no_faketime,
         trials=96,
+    ),
+    Fault(
+        name="API cut off from the worker only",
+        inject=_cut_off_from_the_api,
+        setup=Setup(api_proxied=frozenset({"worker"})),
+        trials=160,
     ),
     Fault(
         name="the worker's disk is full",
