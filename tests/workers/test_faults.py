@@ -11,9 +11,11 @@ from workers.reference import reference_name
 from workers.reference_files import write_reference
 
 INT64 = (("A", "int64"),)
+INT32 = (("A", "int32"), ("B", "int32"))
 FLOATS = (("A", "float32"), ("B", "float32"))
 #: Module, its parameters, outcome, and what its reason says.
 FAULTS = {
+    "crash": (INT32, Outcome.RUN_ERROR, "SIGSEGV"),
     "aborts": (INT64, Outcome.RUN_ERROR, "SIGABRT"),
     "illegal": (INT64, Outcome.RUN_ERROR, "SIGILL"),
     "exits": (INT64, Outcome.RUN_ERROR, "exit code 7"),
@@ -34,6 +36,25 @@ def test_a_fault_is_an_outcome_and_leaves_nothing_behind(bench, authored, childr
     assert (bad.error is None) if reason is None else (reason in bad.error)
     assert left_over(bench, children_dir) == []
     (good,) = bench.measure(authored["scale"], EMPTY_TRACE)
+    assert good.outcome == Outcome.OK, good.error
+    assert bench.holding.held() == []
+
+
+@pytest.mark.parametrize(
+    ("schedule", "outcome", "reason"),
+    [
+        ("mm_wrong", Outcome.WRONG_OUTPUT, "output 'C' is "),
+        ("mm_unrolled", Outcome.BUILD_TIMEOUT, "more than 1 s"),
+    ],
+)
+def test_a_schedule_that_computes_another_thing_or_never_builds_leaves_nothing_behind(
+    bench, authored, children_dir, schedule, outcome, reason
+):
+    (bad,) = bench.measure(authored["mm"], authored[schedule], build_timeout_secs=1.0)
+    assert bad.outcome == outcome
+    assert reason in bad.error
+    assert left_over(bench, children_dir) == []
+    (good,) = bench.measure(authored["mm"], authored["mm_tiled"])
     assert good.outcome == Outcome.OK, good.error
     assert bench.holding.held() == []
 

@@ -5,14 +5,17 @@ import os
 import statistics
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 
 from db.states import Outcome, Purpose
 from tests.workers.conftest import EMPTY_TRACE
-from workers.holding import Attempt
+from workers.device import find_device
+from workers.holding import Attempt, Holding
 from workers.messages import MessageError
 from workers.reference_files import read_reference
+from workers.shot import Shot
 
 ORDINARY_STAGES = {"start", "replay", "build", "load", "check", "measure", "wait", "end"}
 
@@ -148,13 +151,6 @@ def test_a_short_but_slow_candidate_is_cut_off_by_its_probe_and_the_best_that_a_
     assert outcome.run_secs[0] > 6e-6
 
 
-def test_a_crashing_candidate_is_a_run_error_with_its_signal(bench, authored):
-    _place_reference(bench, authored["crash"])
-    (outcome,) = bench.measure(authored["crash"], EMPTY_TRACE)
-    assert outcome.outcome == Outcome.RUN_ERROR
-    assert "SIGSEGV" in outcome.error
-
-
 def test_too_little_memory_is_an_outcome_and_not_a_death_of_the_worker(bench, authored):
     bench.measure(authored["mm"], EMPTY_TRACE)
     (outcome,) = bench.measure(authored["mm"], authored["mm_tiled"], memory_limit_bytes=1 << 20)
@@ -180,10 +176,48 @@ def test_a_mixed_chunk_answers_each_trial_in_its_way(bench, authored):
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core leaves none to build on meanwhile")
-def test_a_one_core_target_is_measured_while_the_next_is_built(bench, authored):
-    bench.detected = dataclasses.replace(bench.detected, target={**bench.detected.target, "num-cores": 1})
-    outcomes = bench.measure(authored["mm"], *[authored["mm_tiled"]] * 12)
-    assert [outcome.outcome for outcome in outcomes] == [Outcome.OK] * 12
+@pytest.mark.parametrize(("num_cores", "side_by_side"), [(1, True), (2, False)])
+def test_who_leaves_a_core_is_measured_while_the_next_is_built_and_who_takes_all_of_them_never(
+    bench, authored, monkeypatch, num_cores, side_by_side
+):
+    bench.device = dataclasses.replace(bench.device, cpus=tuple(sorted(os.sched_getaffinity(0)))[:2])
+    bench.detected = dataclasses.replace(
+        bench.detected, target={**bench.detected.target, "num-cores": num_cores}
+    )
+    builds, measurements = (_spans(monkeypatch, name) for name in ("build", "measure"))
+    measurer = bench.measurer()
+    measurer.max_waiting = 4
+    measurer.run(bench.chunk(authored["mm"], *[authored["mm_tiled"]] * 12))
+    assert [outcome.outcome for outcome in bench.outcomes] == [Outcome.OK] * 12
+    overlap = any(began < until and since < ended for began, ended in builds for since, until in measurements)
+    assert overlap is side_by_side
+    # Phases, not all the builds and then all the rest.
+    assert min(measurements) < max(builds)
+
+
+def test_two_workers_of_one_device_never_time_side_by_side(bench, authored, monkeypatch):
+    """Each with a device of its own making: they have the directory of the locks in common, and no more."""
+    lock_dir = bench.device.locks[0].path.parent
+    other = dataclasses.replace(
+        bench,
+        device=find_device("cpu", num_cores=None, lock_dir=lock_dir),
+        holding=Holding(),
+        started=[],
+        outcomes=[],
+    )
+    measurements = _spans(monkeypatch, "measure")
+    traces = [authored["mm_tiled"]] * 6
+    threads = [
+        threading.Thread(target=each.measure, args=(authored["mm"], *traces)) for each in (bench, other)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [outcome.outcome for outcome in (*bench.outcomes, *other.outcomes)] == [Outcome.OK] * 12
+    measurements.sort()
+    assert len(measurements) == 12
+    assert all(ended <= began for (_, ended), (began, _) in pairwise(measurements))
 
 
 def test_a_layout_free_weight_is_measured_as_a_consumer_builds_it(bench, authored):
@@ -269,8 +303,21 @@ def test_a_module_that_is_not_what_its_hash_says_is_refused(bench, authored):
         bench.measurer().run(chunk)
 
 
+def _spans(monkeypatch, name):
+    """When each call of this method of Shot began and ended; filled as they end."""
+    wrapped, spans = getattr(Shot, name), []
+
+    def timed(shot, *args, **kwargs):
+        began = time.monotonic()
+        wrapped(shot, *args, **kwargs)
+        spans.append((began, time.monotonic()))
+
+    monkeypatch.setattr(Shot, name, timed)
+    return spans
+
+
 def _place_reference(bench, module):
-    """A reference for a module that has none, because it never ends or crashes: its inputs, unchanged."""
+    """A reference for a module that has none, because it never ends: its input, unchanged."""
     from pathlib import Path
 
     from workers.inputs import InputRule, Parameter, make_inputs
@@ -278,9 +325,7 @@ def _place_reference(bench, module):
     from workers.reference_files import write_reference
 
     chunk = bench.chunk(module, EMPTY_TRACE)
-    names = ["A", "B"] if '"B"' in module else ["A"]
-    dtype = "int32" if "int32" in module and len(names) == 2 else "int64"
-    parameters = [Parameter(name=name, shape=(16,), dtype=dtype) for name in names]
+    parameters = [Parameter(name="A", shape=(16,), dtype="int64")]
     inputs = make_inputs(
         parameters,
         InputRule(module_sha256=chunk.module_sha256, input_seed=0, integer_low=0, integer_high=8),
@@ -290,6 +335,6 @@ def _place_reference(bench, module):
         place,
         parameters=parameters,
         inputs=inputs,
-        outputs={len(names) - 1: inputs[-1]},
+        outputs={0: inputs[0]},
         reduction_length=1,
     )
