@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import pairs, plot, report_versus
+from bench import pairs, plot, report_versus, versus
 from bench.comparison import Comparison, cpu_secs, final_secs, wall_secs
 from tests.bench.runs import a_pair, a_run, judged
 
@@ -61,6 +61,24 @@ def test_kept_pairs_add_up_by_seed_without_their_traces(compared: Comparison, tm
     assert kept == [Comparison(pairs=tuple(pair.without_traces() for pair in compared.pairs))]
     assert kept[0].ratio(wall_secs) == compared.ratio(wall_secs)
     assert all('["trace"]' not in path.read_text() for path in tmp_path.iterdir())
+
+
+def test_what_is_kept_becomes_a_table_and_a_picture_of_both_sides(
+    compared: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    for pair in compared.pairs:
+        pairs.keep(pair)
+    versus.publish()
+    document = (tmp_path / "docs" / "benchmarks.md").read_text()
+    assert "<!-- stock -->" in document
+    assert "| GMM-512 | 64 | 2 | 120.0 | 30.0 | **4.00** |" in document
+    assert "(benchmarks/GMM-512.svg)" in document
+    assert "tilefarm" in (tmp_path / "docs" / "benchmarks" / "GMM-512.svg").read_text()
+    kept = sorted(path.name for path in (tmp_path / "docs" / "benchmarks" / "pairs").iterdir())
+    assert len(kept) == 2
+    assert all(name.endswith(f"-{seed}.json") for seed, name in enumerate(kept))
 
 
 def test_a_pair_of_fewer_trials_is_not_mixed_in(compared: Comparison, tmp_path: Path):
