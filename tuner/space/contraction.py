@@ -65,11 +65,10 @@ class Contraction:
         """A vector of the output's columns lies contiguous in it."""
         return self.columns[-1].place in self.contiguous
 
-    @property
-    def slides(self) -> bool:
-        """The vectors' operand is a window that moves with the depth; a copy repeats its elements."""
+    def slides(self, operand: Operand) -> bool:
+        """It is a window that moves along its lines with the depth; a copy repeats its elements."""
         of_depth = {axis.place for axis in self.depth}
-        return len(self.vectors.contiguous) > 1 and bool(of_depth & set(self.vectors.contiguous))
+        return len(operand.contiguous) > 1 and bool(of_depth & set(operand.contiguous))
 
     @classmethod
     def of(cls, block: Any, *, guarded: bool = False) -> Self | None:

@@ -38,7 +38,8 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     forms = _tiles(contraction, plans(contraction, unit), unit)
     turned = Contraction.turned(node)
     if turned is not None and _is_worth_turning(contraction, turned, unit):
-        forms += _tiles(turned, plans(turned, unit, n_tiles=1), unit)
+        n_tiles = 2 if turned.slides(turned.scalars) else 1
+        forms += _tiles(turned, plans(turned, unit, n_tiles=n_tiles), unit)
     rows = [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
         for dots in dots_of(contraction, unit)
@@ -62,7 +63,7 @@ def _in_phases(schedule: Any, name: str, target: Any) -> list[Any]:
 
 def _is_worth_turning(straight: Contraction, turned: Contraction, unit: VectorUnit) -> bool:
     """Straight, its vectors would have to be copied again and again, or padded; turned, they need not."""
-    if straight.slides:
+    if straight.slides(straight.vectors):
         return True
     return bool(whole_tiles(turned, unit, count=1)) and not whole_tiles(straight, unit, count=1)
 

@@ -68,11 +68,13 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
         outer_rows, rows = sampled(schedule, rows, max_innermost=_MAX_TILES)
         outer.append(outer_rows)
     blocks: list[Any] = []
-    depths = [depth]
+    depths: list[Any] = []
     if plan.blocks_depth:
         pieces, depth = schedule.split(depth, [None, plan.depth_grain])
         outer_depth, pieces = sampled(schedule, pieces, max_innermost=_MAX_PIECES)
-        blocks, depths = [outer_depth], [pieces, depth]
+        blocks, depths = [outer_depth], [pieces]
+    several = len(plan.depth_loops) > 1
+    depths += schedule.split(depth, list(plan.depth_loops)) if several else [depth]
     schedule.reorder(*outer, *blocks, columns, rows, *depths, *tile)
     over_cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
     schedule.parallel(over_cores)

@@ -1,0 +1,80 @@
+"""Which plans a contraction is offered, and the loops that they write. No search, no timing."""
+
+import math
+
+import pytest
+
+from tests.tuner.test_contraction_rule import AVX2, AVX512, convolution
+from tuner.space.contraction import Axis, Contraction, Operand
+from tuner.space.plans import Staging, plans
+from tuner.space.tiling import tile
+from tuner.space.vectors import RegisterTile
+from tuner.tvm_light import load_tvm
+
+tvm = load_tvm()
+
+
+def contraction(rows, columns, depth, *, slides=False):
+    """Of axes with these extents; the vectors' operand has to be copied, the scalars' one need not."""
+    extents = (*rows, *columns, *depth)
+    axes = [Axis(place=place, extent=extent) for place, extent in enumerate(extents)]
+    at, to = len(rows), len(rows) + len(columns)
+    sides = tuple(axes[:at]), tuple(axes[at:to]), tuple(axes[to:])
+    return Contraction(
+        batch=(),
+        rows=sides[0],
+        columns=sides[1],
+        depth=sides[2],
+        scalars=Operand(read=0, places=(), contiguous=(at - 1, len(axes) - 1) if slides else ()),
+        vectors=Operand(read=1, places=(), contiguous=()),
+        contiguous=(),
+        dtype="float32",
+    )
+
+
+@pytest.mark.parametrize(
+    ("depth", "grain", "loops"),
+    [
+        ((768,), 64, (64,)),
+        ((96, 3, 3), 72, (8, 3, 3)),  # channels first
+        ((3, 3, 96), 48, (48,)),  # 72 is nearer to 64, and wraps around the channels
+        ((3, 3, 3, 32), 96, (3, 32)),
+        ((40, 5, 5), 50, (2, 5, 5)),
+        ((769,), 769, (769,)),
+        ((7, 11, 13), 143, (11, 13)),
+        ((3, 3, 16), 48, (3, 3, 16)),  # too short to be split
+        ((1, 1, 16), 16, (16,)),
+    ],
+)
+def test_no_loop_over_the_depth_wraps_around_an_axis(depth, grain, loops):
+    found = plans(contraction((14, 14), (64,), depth), AVX512)
+    assert {plan.depth_grain for plan in found} == {grain}
+    in_place = {plan.depth_loops for plan in found if plan.scalars is Staging.NONE}
+    copied = {plan.depth_loops for plan in found if plan.scalars is not Staging.NONE}
+    assert in_place == {loops}
+    assert copied == {(math.prod(loops),)}
+
+
+@pytest.mark.parametrize("slides", [True, False])
+def test_a_window_that_slides_is_read_in_place_though_its_lines_have_no_good_tile(slides):
+    """Padded tiles need a copy of the window: nine times the image, element by element."""
+    found = plans(contraction((27, 27), (128,), (96, 3, 3), slides=slides), AVX2)
+    in_place = {plan.tile for plan in found if plan.scalars is Staging.NONE}
+    assert (RegisterTile(rows=9, columns=8) in in_place) == slides
+
+
+def test_the_taps_of_channels_first_are_loops_of_their_own():
+    mod = convolution(8, 64, 16, stride=1, padding=1, dilation=1, groups=1, nchw=True)
+    schedule = tvm.s_tir.Schedule(mod)
+    block = schedule.get_sblock("conv2d_nchw")
+    turned = Contraction.turned(schedule.get(block))
+    plan = next(plan for plan in plans(turned, AVX2) if plan.scalars is Staging.NONE)
+    assert (plan.blocks_depth, plan.depth_loops) == (True, (8, 3, 3))
+    tile(schedule, block, turned, plan, lanes=AVX2.lanes)
+    (update,) = [
+        found
+        for found in schedule.get_child_blocks(schedule.get_sblock("root"))
+        if schedule.get(found).name_hint == "conv2d_nchw_update"
+    ]
+    extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(update)]
+    assert extents[-6:-3] == [8, 3, 3]
