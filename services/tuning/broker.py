@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from db.states import WorkerRole
 from services.tuning.errors import BrokerError
 from services.tuning.record import read_result, record
+from services.tuning.stages import Spent, timed, untold
 from workers.app import make_app, results_queue
 from workers.messages import MeasureChunk, MessageError, Result, TrialStarted
 from workers.queues import RESULTS, step_of, work_queue
@@ -85,13 +86,19 @@ class ResultsConsumer(threading.Thread):
     """Takes results off their queue, records them, acknowledges them after the commit."""
 
     def __init__(
-        self, *, app: Celery, engine: Engine, on_change: Callable[[Collection[str], int], None]
+        self,
+        *,
+        app: Celery,
+        engine: Engine,
+        on_change: Callable[[Collection[str], int], None],
+        spent: Spent = untold,
     ) -> None:
         """`on_change` is told the jobs in which something changed, and how many attempts ended."""
         super().__init__(name="results", daemon=True)
         self._app = app
         self._engine = engine
         self._on_change = on_change
+        self._spent = spent
         self._stopping = threading.Event()
         #: Read by any thread.
         self.broker_away = False
@@ -149,9 +156,10 @@ class ResultsConsumer(threading.Thread):
 
     def _record_arrived(self) -> None:
         self._began_at = time.monotonic()
-        readable = [result for message in self._arrived if (result := _read(message)) is not None]
-        self._write(readable)
-        acknowledge(self._arrived)
+        with timed(self._spent, "record"):
+            readable = [result for message in self._arrived if (result := _read(message)) is not None]
+            self._write(readable)
+            acknowledge(self._arrived)
         self._arrived.clear()
 
     def _write(self, results: list[Result]) -> None:

@@ -36,6 +36,7 @@ from services.tuning.search_host import SearchHost, Suggested
 from services.tuning.settings import TunerSettings
 from services.tuning.sightings import Sightings
 from services.tuning.snapshot import Snapshot, look
+from services.tuning.stages import Spent, timed, untold
 from services.tuning.stopping import Stopping
 from workers.messages import MAX_ERROR_CHARS, MessageError
 
@@ -96,26 +97,32 @@ class Tuner:
         """Watchers may have missed something while no replica ran."""
         self._revisions.changed({job.id for job in intents.open_jobs(self._engine)})
 
-    def tick(self) -> bool:
-        """True where it changed what the next tick decides on."""
+    def tick(self, spent: Spent = untold) -> bool:
+        """True where it changed what the next tick decides on. `spent` is told the seconds of each part."""
         self._acted = False
-        self._follow_intents()
-        self._leases.keep()
-        self._take_answers()
-        snapshot = look(self._engine, self._leases, dead_after_secs=self._settings.dead_after_secs)
-        snapshot = replace(snapshot, stopped=self._stopping.look(snapshot))
-        self._pulse.look(under_way=snapshot.under_way)
-        allocation = self._allocation(snapshot)
-        for search_id in list(self._leases):
-            with self._isolated(search_id):
-                self._tend(snapshot, snapshot.searches[search_id], allocation)
-        self._standing = allocation.standing
-        self._feeder.feed(snapshot, self._isolated)
-        self._reconcile()
-        self._drop_artifacts()
-        self._raise_revisions()
-        self._host.close_idle(self._leases)
-        self._forget()
+        with timed(spent, "follow"):
+            self._follow_intents()
+            self._leases.keep()
+        with timed(spent, "plan"):
+            self._take_answers(spent)
+        with timed(spent, "look"):
+            snapshot = look(self._engine, self._leases, dead_after_secs=self._settings.dead_after_secs)
+            snapshot = replace(snapshot, stopped=self._stopping.look(snapshot))
+            self._pulse.look(under_way=snapshot.under_way)
+        with timed(spent, "settle"):
+            allocation = self._allocation(snapshot)
+            for search_id in list(self._leases):
+                with self._isolated(search_id):
+                    self._tend(snapshot, snapshot.searches[search_id], allocation)
+            self._standing = allocation.standing
+        with timed(spent, "dispatch"):
+            self._feeder.feed(snapshot, self._isolated)
+        with timed(spent, "reconcile"):
+            self._reconcile()
+            self._drop_artifacts()
+            self._raise_revisions()
+            self._host.close_idle(self._leases)
+            self._forget()
         return self._acted
 
     def _allocation(self, snapshot: Snapshot) -> Allocation:
@@ -149,8 +156,9 @@ class Tuner:
                     intents.follow(self._engine, job)
                     self._acted = True
 
-    def _take_answers(self) -> None:
+    def _take_answers(self, spent: Spent) -> None:
         for answer in self._host.answers():
+            spent("search", answer.search_secs)
             if answer.search_id in self._leases:
                 with self._isolated(answer.search_id):
                     self._take_answer(answer)

@@ -74,9 +74,9 @@ def serve(settings: TunerSettings, *, stopping: threading.Event, pulse: Pulse) -
         revisions.changed(job_ids)
         pulse.ended(ended)
 
-    consumer = ResultsConsumer(app=app, engine=engine, on_change=changed)
     leases = Leases(engine=engine, owner=owner, settings=settings)
     metrics = TunerMetrics(leases=lambda: leases, stuck_secs=settings.stuck_secs)
+    consumer = ResultsConsumer(app=app, engine=engine, on_change=changed, spent=metrics.spent)
     with _probes(metrics, consumer, settings), ForkServer(_PRELOAD) as server:
         _await_schema(engine, settings, metrics, stopping=stopping)
         tuner = Tuner(
@@ -170,7 +170,7 @@ def _loop(
                 tuner.start()
                 started = True
             with metrics.tick():
-                acted = tuner.tick()
+                acted = tuner.tick(metrics.spent)
         except OperationalError as error:
             metrics.database_away()
             _log.warning("database_away", reason=str(error.orig), retry_secs=outage_secs)

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
 class TunerMetrics:
-    """Written by the loop's thread, read by the probes' threads."""
+    """Written by the loop's thread and that of the results, read by the probes' threads."""
 
     def __init__(self, *, leases: Callable[[], Sized], stuck_secs: float) -> None:
         self.registry = CollectorRegistry()
@@ -27,6 +27,12 @@ class TunerMetrics:
             "Ticks that ended because the database did not answer",
             registry=self.registry,
         )
+        self._stage_secs = Counter(
+            "tilefarm_tuner_stage_seconds",
+            "Seconds spent, by stage of the work: parts of a tick, results recorded, searches' children",
+            ["stage"],
+            registry=self.registry,
+        )
         held = Gauge("tilefarm_tuner_leases", "Searches that this replica leases", registry=self.registry)
         held.set_function(lambda: len(leases()))
 
@@ -38,6 +44,9 @@ class TunerMetrics:
         self._turned_at = time.monotonic()
         self._waits_for = None
         self._tick_secs.observe(self._turned_at - started)
+
+    def spent(self, stage: str, secs: float) -> None:
+        self._stage_secs.labels(stage).inc(secs)
 
     def database_away(self) -> None:
         self.waits_for("the database does not answer")

@@ -127,6 +127,8 @@ class Farm:
         #: By chunk: of the workers that it was sent to.
         self.roles: dict[str, WorkerRole] = {}
         self.broker_is_down = False
+        #: What the tuner tells of its seconds, by stage.
+        self.spent: dict[str, float] = {}
         self._child = child
         self.revisions = Revisions(secs=self.settings.revision_secs)
         self.tuner = Tuner(
@@ -145,9 +147,12 @@ class Farm:
     def __exit__(self, *_error: object) -> None:
         self.tuner.close()
 
+    def _spend(self, stage: str, secs: float) -> None:
+        self.spent[stage] = self.spent.get(stage, 0.0) + secs
+
     def tick(self, count: int = 1) -> None:
         for _ in range(count):
-            self.tuner.tick()
+            self.tuner.tick(self._spend)
             time.sleep(0.01)
 
     def measure(self, answer: Callable[[TrialOrder], TrialOutcome] | None = None) -> None:

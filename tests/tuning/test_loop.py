@@ -37,6 +37,8 @@ def test_a_job_runs_to_its_end_and_its_best_program_is_published(engine: Engine,
     [started, finished] = [read(engine, JobRow.started_at)[0], read(engine, JobRow.finished_at)[0]]
     assert started <= finished
     assert read(engine, SearchRow.lease_owner) == [None]
+    assert set(farm.spent) == {"follow", "plan", "search", "look", "settle", "dispatch", "reconcile"}
+    assert farm.spent["search"] > 0
 
 
 def test_each_round_sees_exactly_the_results_up_to_the_one_before_last(

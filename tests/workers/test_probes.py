@@ -63,10 +63,12 @@ def test_a_tuner_whose_database_is_away_is_healthy_and_not_ready():
     assert (metrics.healthy(), metrics.ready()) == (None, None)
     metrics.database_away()
     assert (metrics.healthy(), metrics.ready()) == (None, "the database does not answer")
+    metrics.spent("search", 1.5)
     sample = metrics.registry.get_sample_value
     assert sample("tilefarm_tuner_tick_duration_seconds_count") == 1
     assert sample("tilefarm_tuner_database_away_total") == 1
     assert sample("tilefarm_tuner_leases") == 1
+    assert sample("tilefarm_tuner_stage_seconds_total", {"stage": "search"}) == 1.5
 
 
 def test_a_tuner_whose_loop_hangs_is_not_healthy():
