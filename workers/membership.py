@@ -17,6 +17,9 @@ from workers.selftester import DeviceReport
 _log = structlog.get_logger(__name__)
 _TIMEOUT_SECS = 10.0
 _LEAVE_TIMEOUT_SECS = 2.0
+#: Of a heartbeat, in beats, and at least so many seconds: one that a network swallowed is followed by others
+#: before the farm takes the worker for dead.
+_BEATS_PER_TIMEOUT, _MIN_BEAT_TIMEOUT_SECS = 1.5, 1.0
 _RETRY_SECS, _RETRY_MAX_SECS = 0.2, 2.0
 #: Answers that no repetition changes.
 _REFUSALS = frozenset({400, 401, 403, 409, 422})
@@ -118,7 +121,10 @@ class Membership:
         }
         if report.facts != self._told_facts:
             body["facts"] = report.facts
-        response = self._client.post(f"/v1/workers/{self.worker_id}:heartbeat", json=body)
+        every_secs = 0.0 if self._joined is None else self._joined.heartbeat_secs
+        timeout_secs = max(_BEATS_PER_TIMEOUT * every_secs, _MIN_BEAT_TIMEOUT_SECS)
+        path = f"/v1/workers/{self.worker_id}:heartbeat"
+        response = self._client.post(path, json=body, timeout=min(timeout_secs, _TIMEOUT_SECS))
         if response.status_code == httpx.codes.NOT_FOUND:
             _log.warning("worker_forgotten", worker_id=self.worker_id)
             self._join()

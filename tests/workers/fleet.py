@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,6 +23,8 @@ class Fleet:
     forgets: bool = False
     #: Status of every answer, where it is not 200.
     broken: int | None = None
+    #: The next heartbeat gets no answer for so long.
+    swallows_secs: float = 0.0
     #: Instead of what a heartbeat, or a join, is answered.
     says: Any = _NOTHING
     joins_say: Any = None
@@ -80,6 +83,8 @@ class Fleet:
         if self.forgets:
             self.forgets = False
             return 404, {"title": "no such worker"}
+        swallowed, self.swallows_secs = self.swallows_secs, 0.0
+        time.sleep(swallowed)
         self.heartbeats.append((worker_id, body))
         orders = {"drop": self.drop, "drain": self.drain, "best_latency_secs": {"1": 1e-3}}
         return 200, orders if self.says is _NOTHING else self.says

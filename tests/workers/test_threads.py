@@ -36,6 +36,17 @@ def member(fleet: Fleet) -> Membership:
     return Membership(url=fleet.url, token="sesame", announcement={"name": "n", "target": {"kind": "llvm"}})
 
 
+def beating(membership: Membership, drained: threading.Event) -> Heartbeat:
+    return Heartbeat(
+        membership=membership,
+        holding=Holding(),
+        stage_secs=dict,
+        device_report=lambda: DeviceReport(facts={}),
+        set_draining=lambda draining: drained.set() if draining else None,
+        every_secs=0.02,
+    )
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -52,14 +63,7 @@ def member(fleet: Fleet) -> Membership:
 def test_a_heartbeat_outlives_an_answer_that_is_none(fleet: Fleet, answer: Any) -> None:
     membership, drained = member(fleet), threading.Event()
     assert membership.join(stopped=threading.Event()) is not None
-    heartbeat = Heartbeat(
-        membership=membership,
-        holding=Holding(),
-        stage_secs=dict,
-        device_report=lambda: DeviceReport(facts={}),
-        set_draining=lambda draining: drained.set() if draining else None,
-        every_secs=0.02,
-    )
+    heartbeat = beating(membership, drained)
     fleet.says = answer
     heartbeat.start()
     wait_until(lambda: len(fleet.heartbeats) > 2)
@@ -78,6 +82,20 @@ def test_an_answer_that_does_not_read_names_its_request(fleet: Fleet) -> None:
     with pytest.raises(AnswerUnreadable, match=r"POST /v1/workers/worker-1:heartbeat .* proxy"):
         membership.heartbeat(holding=[Attempt(1, 1)], stage_secs={}, report=DeviceReport(facts={}))
     membership.leave()
+
+
+def test_a_heartbeat_that_a_network_swallows_is_followed_by_another_in_time(fleet: Fleet) -> None:
+    """The farm waits for ten seconds in all before it takes a worker for dead."""
+    membership, drained = member(fleet), threading.Event()
+    membership.join(stopped=threading.Event())
+    heartbeat = beating(membership, drained)
+    fleet.drain, fleet.swallows_secs = True, 8.0
+    heartbeat.start()
+    try:
+        assert drained.wait(4)
+    finally:
+        heartbeat.stop()
+        membership.leave()
 
 
 def test_a_join_waits_until_the_api_is_behind_the_address(fleet: Fleet) -> None:
