@@ -152,8 +152,8 @@ def test_with_channels_first_the_filters_may_be_the_vectors(llvm):
     root = schedule.get_sblock("root")
     (block,) = [b for b in schedule.get_child_blocks(root) if schedule.get(b).init is not None]
     straight, turned = (find(schedule.get(block)) for find in (Contraction.of, Contraction.turned))
-    assert straight.slides(straight.vectors)
-    assert turned.slides(turned.scalars)
+    assert straight.vectors.slides
+    assert turned.scalars.slides
     assert (straight.rows, straight.columns) == (turned.columns, turned.rows)
     assert not turned.writes_rows
     arrays = inputs(mod)

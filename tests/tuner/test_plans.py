@@ -25,8 +25,8 @@ def contraction(rows, columns, depth, *, slides=False):
         rows=sides[0],
         columns=sides[1],
         depth=sides[2],
-        scalars=Operand(read=0, places=(), contiguous=(at - 1, len(axes) - 1) if slides else ()),
-        vectors=Operand(read=1, places=(), contiguous=()),
+        scalars=Operand(read=0, places=(), contiguous=(), slides=slides),
+        vectors=Operand(read=1, places=(), contiguous=(), slides=False),
         contiguous=(),
         dtype="float32",
     )
@@ -61,6 +61,16 @@ def test_a_window_that_slides_is_read_in_place_though_its_lines_have_no_good_til
     found = plans(contraction((27, 27), (128,), (96, 3, 3), slides=slides), AVX2)
     in_place = {plan.tile for plan in found if plan.scalars is Staging.NONE}
     assert (RegisterTile(rows=9, columns=8) in in_place) == slides
+
+
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_channels_first_the_image_slides_and_channels_last_it_does_not(stride, dilation):
+    for nchw in (True, False):
+        mod = convolution(9, 8, 16, stride=stride, padding=1, dilation=dilation, groups=1, nchw=nchw)
+        schedule = tvm.s_tir.Schedule(mod)
+        block = schedule.get(schedule.get_sblock("conv2d_nchw" if nchw else "conv2d_nhwc"))
+        straight = Contraction.of(block)
+        assert (straight.vectors.slides, straight.scalars.slides) == (nchw, False)
 
 
 def test_the_taps_of_channels_first_are_loops_of_their_own():

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -44,11 +45,12 @@ class Fleet:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
                 status, answer = fleet.answer(self.path, body, self.headers["Authorization"])
                 data = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                with suppress(BrokenPipeError):  # it no longer waits
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(data)))
+                    self.end_headers()
+                    self.wfile.write(data)
 
             def log_message(self, *_args: Any) -> None:
                 pass

@@ -28,6 +28,8 @@ class Operand:
     places: tuple[int, ...]
     #: Iterators that alone step its innermost axis, by one element.
     contiguous: tuple[int, ...]
+    #: It is a window that moves along its lines with the results and the depth: a copy repeats its elements.
+    slides: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +66,6 @@ class Contraction:
     def writes_rows(self) -> bool:
         """A vector of the output's columns lies contiguous in it."""
         return self.columns[-1].place in self.contiguous
-
-    def slides(self, operand: Operand) -> bool:
-        """It is a window that moves along its lines with the depth; a copy repeats its elements."""
-        of_depth = {axis.place for axis in self.depth}
-        return len(operand.contiguous) > 1 and bool(of_depth & set(operand.contiguous))
 
     @classmethod
     def of(cls, block: Any, *, guarded: bool = False) -> Self | None:
@@ -132,7 +129,10 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
         return None
     parts = [
         Operand(
-            read=read[at], places=tuple(sorted(used[at])), contiguous=_contiguous(block, loads[at].indices)
+            read=read[at],
+            places=tuple(sorted(used[at])),
+            contiguous=_contiguous(block, loads[at].indices),
+            slides=_slides(block, indices[at]),
         )
         for at in (0, 1)
     ]
@@ -225,6 +225,11 @@ def places_in(block: Any, indices: Iterable[Any]) -> frozenset[int]:
         for place, axis in enumerate(block.iter_vars)
         if any(axis.var.same_as(variable) for variable in found)
     )
+
+
+def _slides(block: Any, indices: Sequence[Any]) -> bool:
+    kinds = {int(block.iter_vars[place].iter_type) for place in places_in(block, indices[-1:])}
+    return {_SPATIAL, _REDUCTION} <= kinds
 
 
 def _contiguous(block: Any, indices: Sequence[Any]) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     forms = _tiles(contraction, plans(contraction, unit), unit)
     turned = Contraction.turned(node)
     if turned is not None and _is_worth_turning(contraction, turned, unit):
-        n_tiles = 2 if turned.slides(turned.scalars) else 1
+        n_tiles = 2 if turned.scalars.slides else 1
         forms += _tiles(turned, plans(turned, unit, n_tiles=n_tiles), unit)
     rows = [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
@@ -63,7 +63,7 @@ def _in_phases(schedule: Any, name: str, target: Any) -> list[Any]:
 
 def _is_worth_turning(straight: Contraction, turned: Contraction, unit: VectorUnit) -> bool:
     """Straight, its vectors would have to be copied again and again, or padded; turned, they need not."""
-    if straight.slides(straight.vectors):
+    if straight.vectors.slides:
         return True
     return bool(whole_tiles(turned, unit, count=1)) and not whole_tiles(straight, unit, count=1)
 

@@ -75,7 +75,7 @@ def whole_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tu
     tiles = register_tiles(unit)
     (best,) = best_tiles(tiles, unit, rows=rows, columns=columns, count=1)
     aligned = [tile for tile in tiles if _is_aligned(contraction, tile)]
-    share = _NEARLY_SLIDING if contraction.slides(contraction.scalars) else _NEARLY
+    share = _NEARLY_SLIDING if contraction.scalars.slides else _NEARLY
     least = share * hope(best, unit, rows, columns)
     found = best_tiles(aligned, unit, rows=rows, columns=columns, count=count)
     return tuple(tile for tile in found if hope(tile, unit, rows, columns) >= least)
