@@ -55,7 +55,7 @@ test-cuda: setup ## Kernels for GPUs compiled, and timed where there is a GPU; s
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cuda]'
 	$(BIN)/pytest -rs tests/workers/test_cuda.py tests/workers/test_gpu.py
 
-chaos: setup ## Every fault of docs/faults.md injected into real processes, with a table (ten minutes)
+chaos: setup ## Every fault of docs/faults.md injected into real processes, with a table (twenty minutes)
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 bench: setup ## Evolution against random search, then the service against stock ms.tune_tir; or ARGS="stock --workloads SFM"
