@@ -5,6 +5,7 @@ import math
 import pytest
 
 from tests.tuner.test_contraction_rule import AVX2, AVX512, convolution
+from tuner.module import canonical_module
 from tuner.space.contraction import Axis, Contraction, Operand
 from tuner.space.plans import Staging, plans
 from tuner.space.tiling import tile
@@ -71,6 +72,15 @@ def test_channels_first_the_image_slides_and_channels_last_it_does_not(stride, d
         block = schedule.get(schedule.get_sblock("conv2d_nchw" if nchw else "conv2d_nhwc"))
         straight = Contraction.of(block)
         assert (straight.vectors.slides, straight.scalars.slides) == (nchw, False)
+
+
+def test_a_window_of_one_pixel_does_not_slide():
+    from tvm import te, topi
+
+    x, w = te.placeholder((1, 8, 9, 9), name="X"), te.placeholder((16, 8, 1, 1), name="W")
+    mod = canonical_module(te.create_prim_func([x, w, topi.nn.conv2d_nchw(x, w, 1, 0, 1)]))
+    schedule = tvm.s_tir.Schedule(mod)
+    assert not Contraction.of(schedule.get(schedule.get_sblock("conv2d_nchw"))).vectors.slides
 
 
 def test_the_taps_of_channels_first_are_loops_of_their_own():

@@ -228,7 +228,8 @@ def places_in(block: Any, indices: Iterable[Any]) -> frozenset[int]:
 
 
 def _slides(block: Any, indices: Sequence[Any]) -> bool:
-    kinds = {int(block.iter_vars[place].iter_type) for place in places_in(block, indices[-1:])}
+    axes = [block.iter_vars[place] for place in places_in(block, indices[-1:])]
+    kinds = {int(axis.iter_type) for axis in axes if int(axis.dom.extent) > 1}
     return {_SPATIAL, _REDUCTION} <= kinds
 
 
