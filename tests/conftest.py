@@ -34,6 +34,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are called by their argument: what two workers compress a second apart, as gzip does, differs."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def client_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What clients keep on disk in a run of the tests stays apart from this user's own."""
