@@ -19,6 +19,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.orm import Session
@@ -82,6 +83,15 @@ class NewWorker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlace:
+    """Where a page of the list ends: by name."""
+
+    name: str
+    started_at: datetime
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
     id: str
     name: str
@@ -103,6 +113,10 @@ class Worker:
     heartbeat_at: datetime
     #: Seconds since the last heartbeat.
     silent_secs: float
+
+    @property
+    def place(self) -> WorkerPlace:
+        return WorkerPlace(name=self.name, started_at=self.started_at, id=self.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,9 +271,18 @@ def read_worker(session: Session, worker_id: str) -> Worker | None:
     return next(iter(_workers(session, _query().where(WorkerRow.id == worker_id))), None)
 
 
-def list_workers(session: Session, *, include_left: bool = False) -> list[Worker]:
-    """By name; of those that left only where asked."""
-    statement = _query().order_by(WorkerRow.name, WorkerRow.started_at)
+def list_workers(
+    session: Session,
+    *,
+    include_left: bool = False,
+    limit: int | None = None,
+    after: WorkerPlace | None = None,
+) -> list[Worker]:
+    """By name, all of them or a page's; of those that left only where asked."""
+    order = (WorkerRow.name, WorkerRow.started_at, WorkerRow.id)
+    statement = _query().order_by(*order).limit(limit)
+    if after is not None:
+        statement = statement.where(tuple_(*order) > (after.name, after.started_at, after.id))
     if not include_left:
         statement = statement.where(WorkerRow.state != WorkerState.LEFT)
     return _workers(session, statement)

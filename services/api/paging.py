@@ -10,11 +10,15 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from db.jobs import Place
+from db.workers import WorkerPlace
 from services.api.errors import InvalidError
 
-_JOB_ID = re.compile(r"job-[a-z2-7]{16}")
-PageSize = Annotated[int, Query(ge=1, le=500)]
-PageToken = Annotated[str | None, Query(max_length=300)]
+_JOB_ID, _WORKER_ID = (re.compile(kind + "-[a-z2-7]{16}") for kind in ("job", "worker"))
+MOST_ON_A_PAGE = 500
+#: A worker's name has 200 characters, of four bytes at most.
+_MAX_TOKEN = 1400
+PageSize = Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)]
+PageToken = Annotated[str | None, Query(max_length=_MAX_TOKEN)]
 
 
 def job_token(place: Place) -> str:
@@ -26,10 +30,24 @@ def job_place(token: str | None) -> Place | None:
         return None
     try:
         created_at, job_id = _unpack(token)
-        moment = datetime.fromisoformat(created_at)
-        if moment.tzinfo is not None and _JOB_ID.fullmatch(job_id):
-            # A moment of the year 1 or 9999 may have no form in UTC.
-            return Place(created_at=moment.astimezone(UTC), id=job_id)
+        if _JOB_ID.fullmatch(job_id):
+            return Place(created_at=_moment(created_at), id=job_id)
+    except (ValueError, TypeError, OverflowError):
+        raise _bad_token() from None
+    raise _bad_token()
+
+
+def worker_token(place: WorkerPlace) -> str:
+    return _pack([place.name, place.started_at.isoformat(), place.id])
+
+
+def worker_place(token: str | None) -> WorkerPlace | None:
+    if token is None:
+        return None
+    try:
+        name, started_at, worker_id = _unpack(token)
+        if _is_name(name) and _WORKER_ID.fullmatch(worker_id):
+            return WorkerPlace(name=name, started_at=_moment(started_at), id=worker_id)
     except (ValueError, TypeError, OverflowError):
         raise _bad_token() from None
     raise _bad_token()
@@ -51,8 +69,21 @@ def id_place(token: str | None) -> int | None:
     return last_id
 
 
+def _is_name(name: str) -> bool:
+    """Raises ValueError for what has no form in UTF-8, TypeError for what is no text."""
+    return b"\0" not in str.encode(name)
+
+
+def _moment(text: str) -> datetime:
+    """In UTC. Raises ValueError, TypeError, and OverflowError: one of the year 1 or 9999 may have no form."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("no time zone")
+    return moment.astimezone(UTC)
+
+
 def _pack(parts: list[str | int]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(json.dumps(parts, ensure_ascii=False).encode()).decode().rstrip("=")
 
 
 def _unpack(token: str) -> list[Any]:

@@ -244,8 +244,9 @@ class WorkerView(_Response):
     silent_secs: float
 
 
-class WorkerList(_Response):
+class WorkerPage(_Response):
     workers: list[WorkerView]
+    next_page_token: str | None
 
 
 class Version(_Response):

@@ -259,12 +259,25 @@ OUT_OF_UTC = [
     for moment in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")
 ]
 
+#: Names that no database takes, and an id that is none.
+NO_WORKERS = [
+    base64.urlsafe_b64encode(json.dumps([name, "2026-01-01T00:00:00+00:00", worker]).encode()).decode()
+    for name, worker in (
+        ("\0", "worker-aaaaaaaaaaaaaaaa"),
+        ("\ud800", "worker-aaaaaaaaaaaaaaaa"),
+        (7, "worker-aaaaaaaaaaaaaaaa"),
+        ("a", "job-aaaaaaaaaaaaaaaa"),
+        ("a", 7),
+    )
+]
+
 
 @pytest.mark.parametrize(
-    "token", ["x", "W10", "WzFd", "eyJhIjoxfQ", "é", "WyJ4IiwgInkiXQ", "a" * 301, *OUT_OF_UTC]
+    "token", ["x", "W10", "WzFd", "eyJhIjoxfQ", "é", "WyJ4IiwgInkiXQ", "a" * 1401, *OUT_OF_UTC, *NO_WORKERS]
 )
 def test_a_page_token_that_no_page_gave(api, token):
-    assert problem(api("GET", "/v1/jobs", params={"page_token": token}), 422)
+    for path in ("/v1/jobs", "/v1/workers"):
+        assert problem(api("GET", path, params={"page_token": token}), 422)
     assert token == "WzFd" or problem(api("GET", "/v1/records", params={"page_token": token}), 422)
 
 

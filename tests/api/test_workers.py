@@ -51,6 +51,22 @@ def test_a_join_under_the_same_name_replaces_the_predecessor(api):
     assert problem(beat(api, first), 404)["code"] == "worker_not_found"
 
 
+def test_the_fleet_is_paged_by_name(api):
+    """Of one name too: those that left, the earliest first."""
+    names = ["b", "\U0001f9a5" * 200, "a", "b", "c"]
+    ids = {api.join(name=name).json()["worker_id"]: name for name in names}
+    path = "/v1/workers?include_left=true&page_size=2"
+    pages = [api("GET", path).json()]
+    while token := pages[-1]["next_page_token"]:
+        pages.append(api("GET", f"{path}&page_token={token}").json())
+    seen = [worker["id"] for page in pages for worker in page["workers"]]
+    assert [len(page["workers"]) for page in pages] == [2, 2, 1]
+    assert [ids[worker] for worker in seen] == sorted(names)
+    assert [worker for worker in seen if ids[worker] == "b"] == [
+        worker for worker in ids if ids[worker] == "b"
+    ]
+
+
 def test_a_living_workers_name_is_not_taken_by_another_token(api, engine):
     worker_id = api.join().json()["worker_id"]
     refused = problem(api.join(as_="other-worker"), 409)

@@ -150,7 +150,8 @@ class Client:
         return found
 
     def workers(self) -> list[dict[str, Any]]:
-        return _list(self.http.get("/v1/workers"), "workers")
+        """Worker views by name, without those that left."""
+        return list(self._pages("/v1/workers", "workers"))
 
     def version(self) -> dict[str, Any]:
         return self.http.get("/v1/version")

@@ -25,13 +25,14 @@ from services.api.auth import (
 from services.api.deps import EngineDep, IntakeDep, SettingsDep
 from services.api.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from services.api.ids import WorkerId
+from services.api.paging import MOST_ON_A_PAGE, PageSize, PageToken, worker_place, worker_token
 from services.api.schemas_records import (
     Heartbeat,
     HeartbeatAnswer,
     JoinedWorker,
     JoinWorker,
     SelfTestKernels,
-    WorkerList,
+    WorkerPage,
     WorkerView,
 )
 from services.api.targets import checked
@@ -125,13 +126,25 @@ def leave(worker_id: WorkerId, token: WorkerToken, engine: EngineDep) -> Respons
 
 @router.get("")
 def list_all_workers(
-    token: JobsReader, engine: EngineDep, settings: SettingsDep, *, include_left: bool = False
-) -> WorkerList:
+    token: JobsReader,
+    engine: EngineDep,
+    settings: SettingsDep,
+    *,
+    include_left: bool = False,
+    page_size: PageSize = MOST_ON_A_PAGE,
+    page_token: PageToken = None,
+) -> WorkerPage:
     """The fleet by name; those that left only where asked."""
     del token
     with reading(engine) as session:
-        found = workers.list_workers(session, include_left=include_left)
-    return WorkerList(workers=[worker_view(worker, settings) for worker in found])
+        found = workers.list_workers(
+            session, include_left=include_left, limit=page_size + 1, after=worker_place(page_token)
+        )
+    more, found = len(found) > page_size, found[:page_size]
+    return WorkerPage(
+        workers=[worker_view(worker, settings) for worker in found],
+        next_page_token=worker_token(found[-1].place) if more else None,
+    )
 
 
 @router.get("/{worker_id}")
