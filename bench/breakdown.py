@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench import build_stages, machine, report, suite, timeline
+from bench import build_stages, report, suite, timeline
 from bench.farm import Farm, epoch_secs, running_farm, searched
 from bench.one_run import job_body
 from db.states import Purpose
@@ -42,8 +42,8 @@ def main(arguments: argparse.Namespace) -> int:
         profile = _profile(farm, order, began)
         target = farm.target
     stages = build_stages.mean_secs(workload.module, profile.pop("sample"), target)
-    results = {"workload": workload.name, "machine": str(machine.this_machine()), "target": target}
-    results |= {"commit": machine.commit(), "build_stages": stages, **profile}
+    results = {"workload": workload.name, "measured_on": report.measured_on(target), "target": target}
+    results |= {"build_stages": stages, **profile}
     text = table(results)
     print(text)
     report.write_json(f"profile/{workload.name}.json", results)
@@ -57,7 +57,7 @@ def table(results: Mapping[str, Any]) -> str:
     trials, wall_secs = results["trials_done"], results["wall_secs"]
     per_trial = 1e3 / max(1, trials)
     words = (
-        f"{results['workload']}, {trials} trials, {results['machine']}, commit {results['commit']}: "
+        f"{results['workload']}, {trials} trials, {results['measured_on']}: "
         f"{wall_secs:.1f} s, {trials / wall_secs:.2f} trials/s; outcomes {_words(results['outcomes'])}."
     )
     lines = [words, ""]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import report
-from bench.machine import commit, this_machine
+from bench.machine import commit
 from bench.measuring import measuring
 from bench.processes import ask, order_and_answer
 from services.server.launch import launch
@@ -64,7 +64,7 @@ def main(arguments: argparse.Namespace) -> int:
                     record["consumed"].append(ask("bench.consumed", consumer, env=env))
         target = service.target
     report.write_json("consumed.json", {"commit": commit(), "target": target, "records": records})
-    words = table(records, f"{this_machine()}; target `{report.target_text(target)}`; commit {commit()}.")
+    words = table(records, f"{report.measured_on(target)}.")
     print(words)
     if not arguments.dry:
         report.write_section("consumed", words)

@@ -39,8 +39,9 @@ def main(arguments: argparse.Namespace) -> int:
         if name not in suite.names():
             raise SystemExit(f"no workload {name}; known are {', '.join(suite.names())}")
         drawn = candidates.draw(name, count=arguments.count + _WARM_UP, seed=arguments.seed)
+        target = drawn["target"]
         results.append({"workload": name, **_walk(drawn, policy)})
-    text = table(results, str(machine.this_machine()))
+    text = table(results, report.measured_on(target))
     print(text)
     report.write_json("device.json", {"commit": machine.commit(), "results": results})
     if not arguments.dry:

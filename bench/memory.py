@@ -53,7 +53,7 @@ def main(arguments: argparse.Namespace) -> int:
             result["left_over"] = [*_processes(server), *(path.name for path in children.iterdir())]
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    text = table(arguments.workload, result)
+    text = f"{report.measured_on(drawn['target'])}.\n{table(arguments.workload, result)}"
     print(text)
     report.write_json("memory.json", {"workload": arguments.workload, **result})
     if not arguments.dry:

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from bench import agreement, candidates, evaluate, machine, report, suite
+from bench import agreement, candidates, evaluate, report, suite
 from bench.measuring import Measuring, measuring
 from db.states import Outcome
 from services.tuning.settings import TunerSettings
@@ -40,9 +40,10 @@ def main(arguments: argparse.Namespace) -> int:
         if name not in suite.names():
             raise SystemExit(f"no workload {name}; known are {', '.join(suite.names())}")
         drawn = candidates.draw(name, count=arguments.count, seed=arguments.seed)
-        with measuring(drawn["target"]) as fast:
+        target = drawn["target"]
+        with measuring(target) as fast:
             results.append(_compare(name, drawn, fast, policy, confirmed=confirmed))
-    text = table(results, str(machine.this_machine()))
+    text = table(results, report.measured_on(target))
     print(text)
     report.write_json("policy.json", {"results": results})
     if not arguments.dry:

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.machine import commit, this_machine
+
 DOCUMENT = Path("docs/benchmarks.md")
 PICTURES = Path("docs/benchmarks")
 RESULTS = Path(".bench")
@@ -44,6 +46,11 @@ def number(value: float | None, digits: int = 1) -> str:
 
 def target_text(target: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in target.items())
+
+
+def measured_on(target: Mapping[str, Any]) -> str:
+    """The machine, the target and the commit below which a table's numbers stand."""
+    return f"{this_machine()}; target `{target_text(target)}`; commit {commit()}"
 
 
 def cpu_name(target: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.report import micros, target_text
+from bench.report import micros
 
 _MILESTONES = (0.25, 0.5, 1.0)
 
@@ -17,7 +17,7 @@ def table(results: Mapping[str, Any]) -> str:
     head = [f"after {max(1, round(part * trials))} trials, µs" for part in _MILESTONES]
     untuned = micros(results["untuned_secs"])
     lines = [
-        f"{results['workload']}, {trials} trials a run, target `{target_text(results['target'])}`.",
+        f"{results['workload']}, {trials} trials a run; {results['measured_on']}.",
         f"The untuned module takes {untuned} µs.",
         "",
         f"| strategy | seed | {' | '.join(head)} | final, careful, µs | GFLOP/s | wall, s | not ok |",

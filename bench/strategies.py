@@ -40,6 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
         "workload": workload.name,
         "trials": arguments.trials,
         "target": target,
+        "measured_on": report.measured_on(target),
         "untuned_secs": times["untuned"].secs,
         "flops": workload.flops,
         "runs": runs,
