@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     policy = MeasurePolicy(**arguments.policy)
-    confirmed = TunerSettings(database_url="", broker_url="").confirm_count
+    confirmed: int = TunerSettings.model_fields["confirm_count"].default
     results = []
     for name in arguments.workloads.split(","):
         if name not in suite.names():

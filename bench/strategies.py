@@ -18,13 +18,29 @@ STRATEGIES = ("evolutionary", "random")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workload", choices=suite.names(), default="GMM-512")
+    parser.add_argument("--workloads", default="GMM-512,CBR", help="names, one table for each")
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seeds", type=int, default=3)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    workload = suite.workload(arguments.workload)
+    names = arguments.workloads.split(",")
+    if unknown := sorted(set(names) - set(suite.names())):
+        raise SystemExit(f"no workload {', '.join(unknown)}; known are {', '.join(suite.names())}")
+    results = [_compare(suite.workload(name), arguments) for name in names]
+    text = "\n\n".join(report_strategies.table(each) for each in results)
+    print(text)
+    report.write_json("strategies.json", {"workloads": results})
+    report.write_section("strategies", text)
+    return 0
+
+
+def _order(seed: int) -> tuple[str, ...]:
+    """A and B change places from seed to seed."""
+    return STRATEGIES if seed % 2 == 0 else STRATEGIES[::-1]
+
+
+def _compare(workload: Workload, arguments: argparse.Namespace) -> dict[str, Any]:
     with running_farm() as farm:
         runs = [
             _run(farm, workload, strategy=strategy, seed=seed, trials=arguments.trials)
@@ -36,7 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
     times = evaluate.timed(workload.module, {"untuned": None, **traces}, target, evaluate.Care())
     for run in runs:
         run["careful_secs"] = times[f"{run['strategy']}-{run['seed']}"].secs
-    results = {
+    return {
         "workload": workload.name,
         "trials": arguments.trials,
         "target": target,
@@ -46,16 +62,6 @@ def main(arguments: argparse.Namespace) -> int:
         "runs": runs,
         "times": {name: time.repeats for name, time in times.items()},
     }
-    text = report_strategies.table(results)
-    print(text)
-    report.write_json("strategies.json", results)
-    report.write_section("strategies", text)
-    return 0
-
-
-def _order(seed: int) -> tuple[str, ...]:
-    """A and B change places from seed to seed."""
-    return STRATEGIES if seed % 2 == 0 else STRATEGIES[::-1]
 
 
 def _run(farm: Farm, workload: Workload, *, strategy: str, seed: int, trials: int) -> dict[str, Any]:

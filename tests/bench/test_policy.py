@@ -1,6 +1,10 @@
 """The table of the measure policy."""
 
-from bench.policy import table
+import argparse
+
+import pytest
+
+from bench.policy import main, table
 
 
 def test_the_table_names_the_workload_and_its_figures():
@@ -22,3 +26,8 @@ def test_the_table_names_the_workload_and_its_figures():
         "a CPU, 2 cores. The search's measure policy against a careful reference (2 processes"
     )
     assert "| SFM | 24 | 5 | 2 | 1 | 0.987 | 0.88 | 1.034 | 1.000 | 17.2 |" in text
+
+
+def test_a_workload_that_is_none_is_told_before_anything_is_timed():
+    with pytest.raises(SystemExit, match="no workload GMM-1; known are GMM-512, "):
+        main(argparse.Namespace(workloads="GMM-1", policy={}))
