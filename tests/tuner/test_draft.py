@@ -105,14 +105,36 @@ def test_drafts_find_what_the_model_learnt_and_nothing_known():
         drawn = variation.mutated(random.choice(list(known)))
         if drawn.decisions[0][-1] != 8:
             known[drawn] = quality(drawn)
-    model = DraftModel(known)
     evolution = Evolution(population_size=64, genetic_num_iters=3, genetic_mutate_prob=0.85)
-    drafts = evolution.run(model, list(known), but=known, random=Random(1))
+
+    def evolved(model):
+        return evolution.run(model, list(known), but=known, random=Random(1), wanted=10)
+
+    drafts = evolved(DraftModel(known))
     ranked = [genome for _, genome in drafts]
     assert not known.keys() & set(ranked)
     assert np.mean([quality(each) for each in ranked[:10]]) > 1.5 * np.mean(list(known.values()))
-    again = evolution.run(DraftModel(dict(reversed(known.items()))), list(known), but=known, random=Random(1))
-    assert again == drafts
+    assert evolved(DraftModel(dict(reversed(known.items())))) == drafts
+
+
+class Flat:
+    """A DraftModel that tells nothing apart."""
+
+    def __init__(self):
+        self.asked = []
+
+    def predict(self, genomes):
+        self.asked.append(len(genomes))
+        return np.full(len(genomes), 0.5)
+
+
+def test_a_population_grows_with_what_is_known_and_ends_where_nothing_gets_better():
+    evolution = Evolution(population_size=64, genetic_num_iters=8, genetic_mutate_prob=0.85)
+    parents = [genome(64, 1, 1), genome(1, 64, 1), genome(1, 1, 64)]
+    model = Flat()
+    found = evolution.run(model, parents, but=[], random=Random(0), wanted=3)
+    assert len(model.asked) == 2  # the parents, and one generation that brought nothing
+    assert len(found) <= len(parents) + 4 * len(parents)
 
 
 def test_sketches_of_other_width_are_told_apart():

@@ -9,8 +9,10 @@ import numpy as np
 
 from tests.tuner.driving import latency_of, measured, open_search, play
 from tuner.cost_model.for_target import cost_model
+from tuner.search import evolutionary
 from tuner.search.genome import genome_of, neighbours, sketch_of
 from tuner.search.known import best_traces, samples_of
+from tuner.search.replay import Replayer
 from tuner.target import make_target
 
 
@@ -40,6 +42,33 @@ def test_with_an_expectation_a_first_batch_is_scored_and_holds_each_design_space
     drawn = {sketch_of(candidate.trace) for candidate in batch}
     assert len(drawn) == 3  # stock's sketches of a product
     assert best_traces([measured(candidate, round_=0) for candidate in batch], count=1)
+
+
+def test_batches_before_the_first_result_choose_among_the_same_programs(workloads, llvm, monkeypatch):
+    """They cost one draw together, and a search that begins anew in between chooses alike."""
+    replayed = []
+
+    class Counted(Replayer):
+        def __call__(self, genome):
+            replayed.append(genome)
+            return super().__call__(genome)
+
+    monkeypatch.setattr(evolutionary, "Replayer", Counted)
+
+    def search(**more):
+        model = cost_model(make_target(llvm))
+        return open_search("evolutionary", workloads["mm"], llvm, model=model, **more)
+
+    going_on = search()
+    first = going_on.suggest(8, round_=0).candidates
+    n_replayed = len(replayed)
+    second = going_on.suggest(8, round_=1).candidates
+    assert n_replayed == len(replayed) > 16
+    assert (
+        search(known=[measured(each, round_=0) for each in first]).suggest(8, round_=1).candidates == second
+    )
+    assert search(pending=[each.program_hash for each in first]).suggest(8, round_=1).candidates == second
+    assert not {each.program_hash for each in first} & {each.program_hash for each in second}
 
 
 def test_a_first_batch_holds_many_tiles(workloads, llvm):

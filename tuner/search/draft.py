@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,10 @@ from tuner.search.genome import Genome, Sketch, Variation
 
 #: Share of children that are crossed before they are mutated, and that are mutated twice.
 _CROSSED, _TWICE = 0.25, 0.3
+#: Drafts of a generation for each genome that the model knows: what it cannot tell apart is not worth more.
+_FOR_EACH_KNOWN = 4
+#: A generation whose best drafts are better than those before by less is the last; scores are 1 at best.
+_SETTLED = 0.01
 #: Innermost factors of a tile that features tell apart.
 _LEVELS = 5
 _MIN_WEIGHT, _LEAST_SCORE = 0.1, 1e-3
@@ -75,7 +80,11 @@ class DraftModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """How drafts evolve; names as in TVM's EvolutionarySearch."""
+    """How drafts evolve; names as in TVM's EvolutionarySearch, whose numbers are these at most.
+
+    A model that knows little has little to climb: the population grows with what is known, and generations
+    end where the best drafts get no better.
+    """
 
     population_size: int
     genetic_num_iters: int
@@ -84,17 +93,31 @@ class Evolution:
     mutators: Mapping[str, float] | None = None
 
     def run(
-        self, model: DraftModel, parents: Collection[Genome], *, but: Collection[Genome], random: Random
+        self,
+        model: DraftModel,
+        parents: Collection[Genome],
+        *,
+        but: Collection[Genome],
+        random: Random,
+        wanted: int,
     ) -> list[tuple[float, Genome]]:
-        """All genomes met while a population evolves from `parents`, without those of `but`, best first."""
+        """All genomes met while a population evolves from `parents`, without those of `but`, best first.
+
+        So many of the best are `wanted`.
+        """
         if not parents:
             return []
+        size = min(self.population_size, _FOR_EACH_KNOWN * len(parents))
         variation = Variation(list(parents), random=random, weights=self.mutators)
         scores: dict[Genome, float] = _scored(model, list(dict.fromkeys(parents)))
+        best = -math.inf
         for _ in range(self.genetic_num_iters):
-            population = sorted(scores, key=lambda genome: -scores[genome])[: self.population_size]
+            population = sorted(scores, key=lambda genome: -scores[genome])[:size]
+            before, best = best, fmean(scores[genome] for genome in population[:wanted])
+            if best - before < _SETTLED:
+                break
             weights = [max(scores[genome], _LEAST_SCORE) for genome in population]
-            chosen = random.choices(population, weights, k=self.population_size)
+            chosen = random.choices(population, weights, k=size)
             children = [self._child(parent, variation, random) for parent in chosen]
             scores |= _scored(model, [child for child in dict.fromkeys(children) if child not in scores])
         found = ((score, genome) for genome, score in scores.items() if genome not in but)

@@ -14,12 +14,11 @@ from random import Random
 import numpy as np
 
 from tuner.cost_model.protocol import CostModel
-from tuner.features import extract
 from tuner.search.draft import DraftModel, Evolution
 from tuner.search.drawing import Drawing, Space, spaces_of
 from tuner.search.genome import MUTATOR_KINDS, Genome, Sketch, genome_of, neighbours
 from tuner.search.known import Known, samples_of, scored_traces
-from tuner.search.picks import Drawn, Picks, measure_candidate
+from tuner.search.picks import Drawn, Picks, rows_of
 from tuner.search.programs import Programs, Refused
 from tuner.search.replay import Replayer
 from tuner.search.sampling import fill
@@ -35,8 +34,8 @@ _SHARPNESS, _LEAST_SHARE = 4, 0.05
 _UNKNOWN = 0.7
 #: So many of the best measured have their neighbours looked at; of these so many for each that is wanted.
 _DESCENDED, _LOOKED_AT = 3, 2
-#: Programs drawn for each candidate that is asked for before anything was measured.
-_FIRST_RATIO = 6
+#: Programs drawn for each candidate of a batch, for all rounds together before anything was measured.
+_FIRST_RATIO = 4
 #: Drafts for each that is replayed, the best of all, among which different ones are chosen.
 _LIKELY = 16
 #: What a program is worth more, in scores (the best known has 1), that shares no decision with those picked.
@@ -51,7 +50,9 @@ class EvolutionarySearch:
         self._known = known
         self._model = model
         self._spaces = spaces_of(setup.design_spaces)
-        self._programs = Programs(Replayer(setup.mod, setup.context), known)
+        self._replay = Replayer(setup.mod, setup.context)
+        self._programs = Programs(self._replay, known)
+        self._first: list[Drawn] | None = None
 
     def suggest(self, count: int, *, round_: int) -> Suggestion:
         visible = self._known.visible(up_to_round=round_ - self._setup.options.result_lag)
@@ -73,6 +74,17 @@ class EvolutionarySearch:
     def update(self, results: Sequence[Result]) -> None:
         self._known.tell(results)
 
+    def _drawn_first(self) -> list[Drawn]:
+        """What the rounds choose among that come before the first result: the same, whichever asks first."""
+        if self._first is None:
+            random = Random(rand_state(self._setup.seed, "first"))  # noqa: S311 - no secret
+            drawing = Drawing(self._spaces, Programs(self._replay, Known()), random)
+            drawn = drawing.draw(_FIRST_RATIO * self._setup.options.batch_size)
+            rows = rows_of(self._setup.context, drawn)
+            pairs = zip(drawn, rows, strict=True)
+            self._first = [dataclasses.replace(program, rows=features) for program, features in pairs]
+        return [drawn for drawn in self._first if not self._known.has_program(drawn.program_hash)]
+
     def _evolve(self, picks: Picks, breeding: "_Breeding", *, count: int, round_: int) -> None:
         """Fills `picks`: the best of what was drafted, and a few at random."""
         options = self._setup.options
@@ -80,8 +92,9 @@ class EvolutionarySearch:
             max(1, round(count * ratio)) for ratio in (options.random_ratio, options.draft_ratio)
         )
         if not breeding.has_measured:  # nothing to evolve towards but an expectation
-            n_fresh, n_drafts = round(count * _FIRST_RATIO), 0
-        fresh = breeding.draw(n_fresh)
+            fresh, n_drafts = self._drawn_first(), 0
+        else:
+            self._first, fresh = None, breeding.draw(n_fresh)
         breeding.add(fresh)
         for _ in range(options.draft_passes if n_drafts else 0):
             breeding.draft(max(1, n_drafts // options.draft_passes))
@@ -143,7 +156,7 @@ class _Breeding:
     def add(self, programs: Iterable[Drawn]) -> None:
         """Score them by the cost model."""
         programs = list(programs)
-        rows = extract(self._setup.context, [measure_candidate(drawn.schedule) for drawn in programs])
+        rows = rows_of(self._setup.context, programs)
         scores = self._model.predict(rows)
         values = [0.0] * len(rows) if scores is None else scores.tolist()
         for drawn, features, score in zip(programs, rows, values, strict=True):
@@ -165,7 +178,8 @@ class _Breeding:
         )
         parents = [genome for genome, score in known.items() if score > 0]
         but = known.keys() | self._tried
-        best = evolution.run(DraftModel(known), parents, but=but, random=self._random)[: _LIKELY * count]
+        wanted = _LIKELY * count
+        best = evolution.run(DraftModel(known), parents, but=but, random=self._random, wanted=wanted)[:wanted]
         self._replayed((best[place][1] for place in spread(best, reward=_REWARD)), count)
 
     def descend(self, count: int) -> list[Drawn]:

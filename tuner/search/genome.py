@@ -28,7 +28,7 @@ MUTATOR_KINDS = {
     "MutateThreadBinding": CATEGORICAL,
     "MutateComputeLocation": LOCATION,
 }
-_POSTPROC = "EnterPostproc"
+POSTPROC = "EnterPostproc"
 _UNROLLING = frozenset({"meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit"})
 #: Unrolling by more than LONG_UNROLL seldom makes a kernel faster, and often its build endless: so much less
 #: often it is drawn.
@@ -143,7 +143,7 @@ def sketch_of(trace: str) -> Sketch:
 
 def _sketch(instructions: list[Any]) -> tuple[Sketch, int]:
     """The sketch, and how many instructions stand before the postprocs."""
-    end = next((n for n, i in enumerate(instructions) if i[0] == _POSTPROC), len(instructions))
+    end = next((n for n, i in enumerate(instructions) if i[0] == POSTPROC), len(instructions))
     return Sketch(compact(instructions[:end])), end
 
 

@@ -1,6 +1,6 @@
 """The batch that a round picks: schedules that nobody knows yet, made into Candidates."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -8,8 +8,9 @@ from tuner.cost_model.protocol import CostModel
 from tuner.features import Rows, extract, pack
 from tuner.search.genome import Genome, Sketch
 from tuner.search.known import Known
+from tuner.search.replay import trace_text
 from tuner.search.strategy import Candidate
-from tuner.trace import canonical_text, trace_hash
+from tuner.trace import trace_hash
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +55,7 @@ class Picks:
 
     def candidates(self, context: Any, model: CostModel | None = None) -> tuple[Candidate, ...]:
         """In the order of picking, with features and the model's scores."""
-        rows = self._rows(context)
+        rows = rows_of(context, [drawn for drawn, _ in self._picked.values()])
         scores = model.predict(rows) if model is not None else None
         return tuple(
             Candidate(
@@ -67,21 +68,22 @@ class Picks:
             for index, (program_hash, (_, text)) in enumerate(self._picked.items())
         )
 
-    def _rows(self, context: Any) -> list[Rows]:
-        drawn = [each for each, _ in self._picked.values()]
-        unseen = [measure_candidate(each.schedule) for each in drawn if each.rows is None]
-        extracted = iter(extract(context, unseen))
-        return [next(extracted) if each.rows is None else each.rows for each in drawn]
-
     def _take(self, drawn: Drawn) -> bool:
         program_hash = drawn.program_hash
         if program_hash in self._picked or self._known.has_program(program_hash):
             return False
-        text = canonical_text(drawn.schedule.trace)
+        text = trace_text(drawn.schedule, drawn.genome)
         if self._known.has_trace(trace_hash(text)):
             return False
         self._picked[program_hash] = (drawn, text)
         return True
+
+
+def rows_of(context: Any, drawn: Sequence[Drawn]) -> list[Rows]:
+    """Their features, extracted where they are not known."""
+    unseen = [measure_candidate(each.schedule) for each in drawn if each.rows is None]
+    extracted = iter(extract(context, unseen))
+    return [next(extracted) if each.rows is None else each.rows for each in drawn]
 
 
 def measure_candidate(schedule: Any) -> Any:
