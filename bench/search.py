@@ -14,6 +14,7 @@ from typing import Any
 from bench import report, suite
 from bench.measuring import Measuring, measuring
 from bench.suite import Workload
+from checks.space import named_space
 from db.states import Outcome
 from tuner.cost_model.for_target import cost_model
 from tuner.search.evolutionary import EvolutionarySearch
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, default=96)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--target", type=json.loads, help="as JSON; the local CPU's by default")
+    parser.add_argument("--space", choices=("stock", "tilefarm"), default="tilefarm")
     parser.add_argument("--options", type=json.loads, default={}, help="of the search, as JSON")
 
 
@@ -87,7 +89,7 @@ def _run(
 ) -> dict[str, Any]:
     """The best latency (seconds) after each trial, and the strategy's CPU seconds."""
     options = SearchOptions(**arguments.options)
-    search = _open(strategy, workload, target, seed, options)
+    search = _open(strategy, workload, target, seed, options, space=arguments.space)
     best: list[float | None] = []
     search_secs, not_ok, round_ = 0.0, 0, 0
     while len(best) < arguments.trials:
@@ -111,9 +113,16 @@ def _run(
 
 
 def _open(
-    strategy: str, workload: Workload, target: Mapping[str, Any], seed: int, options: SearchOptions
+    strategy: str,
+    workload: Workload,
+    target: Mapping[str, Any],
+    seed: int,
+    options: SearchOptions,
+    *,
+    space: str,
 ) -> SearchStrategy:
-    setup = open_setup(module=workload.module, target=target, space=None, seed=seed, options=options)
+    rules, _ = named_space(space)
+    setup = open_setup(module=workload.module, target=target, space=rules, seed=seed, options=options)
     if strategy == "random":
         return RandomSearch(setup, Known())
     return EvolutionarySearch(setup, Known(), cost_model(setup.target))
