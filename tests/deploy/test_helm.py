@@ -9,6 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from services.server.cli import main as server_main
 from tests.deploy.chart import CHART, default_values, manifests, merged, rendered
 from tests.deploy.dockerfile import images
 from tests.deploy.settings_of import variables
@@ -42,6 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
         "settings": {"api": {"TILEFARM_MAX_TRIALS": 5000}, "tuner": {"TILEFARM_MAX_CHILDREN": 6}},
         "api": {"ingress": {"enabled": True, "className": "nginx"}},
         "workers": [*default_values()["workers"], GPU_CLASS],
+        "retention": {"enabled": True, "days": 90},
         "monitoring": {
             "serviceMonitor": True,
             "rules": True,
@@ -74,7 +76,10 @@ def of_kind(objects: list[dict[str, Any]], *kinds: str) -> dict[str, dict[str, A
 def pods(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Pod templates by the name of what makes them."""
     makers = of_kind(objects, "Deployment", "DaemonSet", "StatefulSet", "Job")
-    return {name: maker["spec"]["template"] for name, maker in makers.items()}
+    crons = of_kind(objects, "CronJob")
+    specs = {name: maker["spec"] for name, maker in makers.items()}
+    specs |= {name: cron["spec"]["jobTemplate"]["spec"] for name, cron in crons.items()}
+    return {name: spec["template"] for name, spec in specs.items()}
 
 
 def containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
@@ -232,6 +237,17 @@ def migration(objects: list[dict[str, Any]]) -> dict[str, Any]:
     return job
 
 
+def test_old_trials_are_thinned_where_that_is_asked_for_by_a_command_that_exists(made, tmp_path, monkeypatch):
+    assert not of_kind(made["defaults"], "CronJob")
+    (cron,) = of_kind(made["all"], "CronJob").values()
+    assert cron["spec"]["concurrencyPolicy"] == "Forbid"
+    (container,) = containers(cron["spec"]["jobTemplate"]["spec"]["template"])
+    assert container["args"][2:] == ["--days", "90", "--keep", "128"]
+    monkeypatch.setenv("TILEFARM_DATABASE_URL", f"sqlite:///{tmp_path}/farm.db")
+    assert server_main(["db", "upgrade"]) == 0
+    assert server_main(container["args"]) == 0
+
+
 def test_what_knows_no_upgrade_runs_the_migration_between_the_database_and_the_others(made):
     """Argo CD renders each upgrade as an install; Helm's hooks would come before the database is there."""
     waves: dict[int, set[str]] = {}
@@ -350,6 +366,8 @@ def test_the_schema_of_values_takes_what_is_right(case):
         ({"workers": [{**GPU_CLASS, "name": "L4 GPU"}]}, "workers.0.name"),
         ({"tuner": {"resources": {"limits": {"cpu": "lots"}}}}, "tuner.resources"),
         ({"networkPolicy": {"databasePort": 70000}}, "networkPolicy.databasePort"),
+        ({"retention": {"schedule": "nightly"}}, "retention.schedule"),
+        ({"retention": {"keep": 1}}, "retention.keep"),
     ],
 )
 def test_the_schema_of_values_refuses_what_is_wrong(changes, named):
