@@ -7,6 +7,7 @@ were, and how many processor seconds of which process a trial cost.
 
 import argparse
 import contextlib
+import itertools
 import json
 import statistics
 import subprocess
@@ -67,10 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--devices", type=int, nargs="+", default=[1, 4, 16, 64, 256])
     parser.add_argument("--secs", type=float, default=20.0, help="measured, after it has settled")
     parser.add_argument("--settle-secs", type=float, default=12.0)
-    parser.add_argument("--strategy", choices=("evolutionary", "random"), default="random")
+    parser.add_argument(
+        "--strategies", nargs="+", choices=("evolutionary", "random"), default=["random", "evolutionary"]
+    )
     parser.add_argument("--batch-size", type=int, default=0, help="0: twice the devices, 32 to 128")
     parser.add_argument("--record", action="store_true", help="record a real worker's times instead, and end")
-    parser.add_argument("--keep", action="store_true", help="keep points of other numbers of devices")
+    parser.add_argument("--keep", action="store_true", help="keep points of other numbers or strategies")
     parser.add_argument("--docs", action="store_true", help="write the table into docs/benchmarks.md")
 
 
@@ -79,17 +82,17 @@ def main(arguments: argparse.Namespace) -> int:
         _record()
         return 0
     points = _kept() if arguments.keep else {}
-    for devices in arguments.devices:
-        points[devices] = _measure(devices, arguments)
+    for strategy, devices in itertools.product(arguments.strategies, arguments.devices):
+        points[strategy, devices] = _measure(devices, strategy, arguments)
         # Each as soon as it is known: the large ones take long.
-        _report([points[count] for count in sorted(points)], docs=arguments.docs)
+        _report([points[key] for key in sorted(points)], docs=arguments.docs)
     return 0
 
 
-def _kept() -> dict[int, Point]:
+def _kept() -> dict[tuple[str, int], Point]:
     path = RESULTS / _JSON
     found = json.loads(path.read_text())["points"] if path.exists() else []
-    return {point["devices"]: Point(**point) for point in found}
+    return {(point["strategy"], point["devices"]): Point(**point) for point in found}
 
 
 def _record() -> None:
@@ -113,7 +116,7 @@ def _record() -> None:
     print(f"{len(secs)} trials, mean {statistics.mean(secs):.3f} s, median {statistics.median(secs):.3f} s")
 
 
-def _measure(devices: int, arguments: argparse.Namespace) -> Point:
+def _measure(devices: int, strategy: str, arguments: argparse.Namespace) -> Point:
     batch_size = arguments.batch_size or max(32, min(128, 2 * devices))
     with (
         plain_farm(roles=("api", "tuner"), max_children=str(_CHILDREN)) as farm,
@@ -121,7 +124,7 @@ def _measure(devices: int, arguments: argparse.Namespace) -> Point:
     ):
         for number, module in enumerate(_MODULES):
             options = {"batch_size": batch_size, "isolation_key": f"sim-{number}"}
-            farm.submit(module, max_trials=100_000, strategy=arguments.strategy, options=options)
+            farm.submit(module, max_trials=100_000, strategy=strategy, options=options)
         time.sleep(arguments.settle_secs)
         before, began = _processors(farm, hosts), time.monotonic()
         first_at = farm.database_now()
@@ -131,7 +134,7 @@ def _measure(devices: int, arguments: argparse.Namespace) -> Point:
     spent = {stage: after[stage] - before[stage] for stage in _STAGES}
     return Point(
         devices=devices,
-        strategy=arguments.strategy,
+        strategy=strategy,
         batch_size=batch_size,
         secs=secs,
         trials=trials,
