@@ -19,7 +19,7 @@ from bench.search import result_of
 from tuner.cost_model.for_target import cost_model, cpu_of
 from tuner.cost_model.prior import Prior
 from tuner.cost_model.protocol import CostModel, Sample
-from tuner.cost_model.roofline import Roofline
+from tuner.cost_model.roofline import RooflineModel
 from tuner.cost_model.xgb import XGBoostModel
 from tuner.features import Rows, unpack
 from tuner.search.known import Known
@@ -49,7 +49,7 @@ class RooflineAlone:
     """A CostModel that learns nothing but the roofline's scale."""
 
     def __init__(self, target: Any) -> None:
-        self._prior = Prior(Roofline(cpu_of(target)))
+        self._prior = Prior(RooflineModel(cpu_of(target)))
 
     def fit(self, samples: Sequence[Sample]) -> None:
         self._prior.fit([sample for sample in samples if len(sample.rows)])

@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from tests.tuner.test_contraction_rule import matmul
 from tuner.cost_model.prior import Prior
 from tuner.cost_model.protocol import Sample
-from tuner.cost_model.roofline import Cpu, Roofline
+from tuner.cost_model.roofline import Cpu, RooflineModel
 from tuner.cost_model.xgb import XGBoostModel
 from tuner.features import N_FEATURES, N_STOCK, extract, widened
 from tuner.module import canonical_module, save_module
@@ -53,7 +53,7 @@ def tiled(*, pieces, tile=(4, 16), vectors=True):
 
 
 def expected(rows, **cpu):
-    (secs,) = Roofline(Cpu(**{"cores": 2, "lanes": 16, **cpu})).expected([rows])
+    (secs,) = RooflineModel(Cpu(**{"cores": 2, "lanes": 16, **cpu})).expected([rows])
     return secs
 
 

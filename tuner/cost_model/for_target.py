@@ -3,7 +3,7 @@
 from typing import Any
 
 from tuner.cost_model.prior import Prior
-from tuner.cost_model.roofline import Cpu, Roofline
+from tuner.cost_model.roofline import Cpu, RooflineModel
 from tuner.cost_model.xgb import XGBoostModel
 from tuner.space.vectors import vector_unit
 
@@ -12,7 +12,7 @@ def cost_model(target: Any) -> XGBoostModel:
     """A fresh one for a tvm.target.Target."""
     if str(target.kind.name) != "llvm":
         return XGBoostModel()
-    return XGBoostModel(prior=Prior(Roofline(cpu_of(target))))
+    return XGBoostModel(prior=Prior(RooflineModel(cpu_of(target))))
 
 
 def cpu_of(target: Any) -> Cpu:

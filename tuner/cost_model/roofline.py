@@ -66,7 +66,7 @@ def heaviest(rows: Rows) -> int:
     return int((plain[:, _FLOAT_OPS].sum(axis=1) + plain[:, _ITERATIONS]).argmax())
 
 
-class Roofline:
+class RooflineModel:
     """Expected times of candidates on one CPU."""
 
     def __init__(self, cpu: Cpu) -> None:
