@@ -22,6 +22,10 @@ class Stored(StrEnum):
         other._name_ = other._value_ = stored
         return other
 
+    def __deepcopy__(self, _memo: object) -> Self:
+        """Itself: Python before 3.11.4 copies a member by its name, and the other has none in its class."""
+        return self
+
 
 class JobState(Stored):
     QUEUED = "queued"
