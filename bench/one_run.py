@@ -46,7 +46,7 @@ def _stock(order: dict[str, Any]) -> dict[str, Any]:
         "points": [_point(point) for point in improvements(measured)],
         "final": answer["final"],
         "outcomes": dict(Counter(trial["outcome"] for trial in trials)),
-        "stage_secs": {},
+        "stage_secs": {"search": answer["search_secs"]},
     }
 
 
