@@ -173,14 +173,17 @@ def long_answer(channel: Channel) -> None:
     channel.send({"text": "x" * 100_000})
 
 
-def deep(channel: Channel) -> None:
-    sys.setrecursionlimit(1_000_000)
-
-    def down(levels: int) -> int:
-        # A C frame at each level: min calls back into Python.
-        return min([levels], key=lambda level: 0 if level == 0 else down(level - 1))
-
-    channel.send({"levels": down(20_000), "main": threading.current_thread() is threading.main_thread()})
+def stack(channel: Channel) -> None:
+    """Bytes of this thread's stack, written to its end: deep recursion is native, Python bounds its own."""
+    libc = ctypes.CDLL(None)
+    libc.pthread_self.restype = ctypes.c_void_p
+    attributes = ctypes.create_string_buffer(256)
+    lowest, size = ctypes.c_void_p(), ctypes.c_size_t()
+    assert libc.pthread_getattr_np(ctypes.c_void_p(libc.pthread_self()), attributes) == 0
+    assert libc.pthread_attr_getstack(attributes, ctypes.byref(lowest), ctypes.byref(size)) == 0
+    assert lowest.value is not None
+    ctypes.memset(lowest.value, 0, 4096)
+    channel.send({"bytes": size.value, "main": threading.current_thread() is threading.main_thread()})
 
 
 def spin(_channel: Channel) -> None:
