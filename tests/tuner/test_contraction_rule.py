@@ -204,7 +204,7 @@ def test_every_register_tile_fits_the_registers():
     for unit in (AVX2, AVX512):
         for tile in register_tiles(unit):
             vectors = tile.columns // unit.lanes
-            assert tile.rows * vectors + vectors + 1 <= unit.registers
+            assert tile.rows * vectors + min(tile.rows, vectors) + 1 <= unit.registers
     assert best_tiles(register_tiles(AVX2), AVX2, rows=960, columns=960, count=1)[0].columns == 16
 
 

@@ -1,5 +1,6 @@
 """Which plans a contraction is offered, and the loops that they write. No search, no timing."""
 
+import dataclasses
 import math
 
 import pytest
@@ -59,7 +60,7 @@ def test_no_loop_over_the_depth_wraps_around_an_axis(depth, grain, loops):
 @pytest.mark.parametrize("slides", [True, False])
 def test_a_window_that_slides_is_read_in_place_though_its_lines_have_no_good_tile(slides):
     """Padded tiles need a copy of the window: nine times the image, element by element."""
-    found = plans(contraction((27, 27), (128,), (96, 3, 3), slides=slides), AVX2)
+    found = plans(contraction((27, 27), (104,), (96, 3, 3), slides=slides), AVX2)
     in_place = {plan.tile for plan in found if plan.scalars is Staging.NONE}
     assert (RegisterTile(rows=9, columns=8) in in_place) == slides
 
@@ -81,6 +82,30 @@ def test_a_window_of_one_pixel_does_not_slide():
     mod = canonical_module(te.create_prim_func([x, w, topi.nn.conv2d_nchw(x, w, 1, 0, 1)]))
     schedule = tvm.s_tir.Schedule(mod)
     assert not Contraction.of(schedule.get(schedule.get_sblock("conv2d_nchw"))).vectors.slides
+
+
+def test_a_line_of_27_has_a_whole_tile_in_16_registers():
+    found = plans(contraction((27, 27), (128,), (96, 3, 3)), AVX2)
+    assert RegisterTile(rows=3, columns=32) in {plan.tile for plan in found if plan.scalars is Staging.NONE}
+
+
+@pytest.mark.parametrize(("rows", "vectors"), [(3, 4), (4, 3), (6, 2)])
+def test_the_longer_side_of_a_register_tile_is_its_outer_loop(rows, vectors):
+    """Its operands pass through one register; those of the shorter side stay in theirs."""
+    mod = convolution(12, 8, 96, stride=1, padding=0, dilation=1, groups=1, nchw=False)
+    schedule = tvm.s_tir.Schedule(mod)
+    block = schedule.get_sblock("conv2d_nhwc")
+    straight = Contraction.of(schedule.get(block))
+    chosen = RegisterTile(rows=rows, columns=vectors * AVX2.lanes)
+    plan = dataclasses.replace(plans(straight, AVX2)[0], tile=chosen)
+    tile(schedule, block, straight, plan, lanes=AVX2.lanes)
+    (update,) = [
+        found
+        for found in schedule.get_child_blocks(schedule.get_sblock("root"))
+        if schedule.get(found).name_hint.endswith("_update")
+    ]
+    extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(update)]
+    assert extents[-3:] == [max(rows, vectors), min(rows, vectors), AVX2.lanes]
 
 
 def test_the_taps_of_channels_first_are_loops_of_their_own():

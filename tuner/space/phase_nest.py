@@ -157,7 +157,7 @@ def _tile(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> Any:
     if rows:
         lines, within = sampled(schedule, loops[rows[-1]], max_innermost=_MAX_TILES)
         outer, inner = [*outer, *(loops[place] for place in rows[:-1]), lines], [columns, within]
-    tile = (row, vector, lane)
+    tile = nest.tile.nest(row, vector, lane, lanes=nest.lanes)
     schedule.reorder(*outer, *phases, *inner, along, *tap_phases, *(loops[place] for place in depth), *tile)
     cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
     schedule.parallel(cores)

@@ -26,7 +26,7 @@ class _Nest:
     inner: Any
     #: Accumulators start before this loop.
     start: Any
-    #: Rows, vectors, lanes of the register tile.
+    #: Rows and vectors of the register tile, the longer side outside, and lanes.
     tile: tuple[Any, ...]
 
 
@@ -61,7 +61,7 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
     rows, tile_rows = schedule.split(rows, [None, plan.tile.rows])
     # A vector of three registers was 28 times slower than a loop over single ones.
     columns, tile_vectors, tile_lanes = schedule.split(columns, [None, plan.tile.columns // lanes, lanes])
-    tile = (tile_rows, tile_vectors, tile_lanes)
+    tile = plan.tile.nest(tile_rows, tile_vectors, tile_lanes, lanes=lanes)
     outer_columns, columns = sampled(schedule, columns, max_innermost=_MAX_TILES)
     outer = [*batch, outer_columns]
     if plan.vectors is not Staging.TILE:  # else each core would copy the same columns again for other rows

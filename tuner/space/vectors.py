@@ -1,8 +1,8 @@
 """How many vector registers a target has, and which register tiles of a contraction fit into them.
 
-A register tile holds rows x vectors accumulators. Beside them stand one vector of the columns' operand per
-vector of columns, and one broadcast of the rows' operand; what does not fit is spilled in the innermost loop,
-which costs more than any other mistake. Nothing here knows a workload.
+A register tile holds rows x vectors accumulators. Beside them stand the operands of its shorter side, vectors
+of columns or broadcasts of rows, and one of the longer side, whose loop is the outer one; what does not fit
+is spilled in the innermost loop, which costs more than any other mistake. Nothing here knows a workload.
 """
 
 from collections.abc import Collection, Iterable
@@ -45,6 +45,10 @@ class RegisterTile:
         """(rows, columns) rounded up to whole tiles."""
         return _up(extents[0], self.rows), _up(extents[1], self.columns)
 
+    def nest(self, row: Any, vector: Any, lane: Any, *, lanes: int) -> tuple[Any, Any, Any]:
+        """Its loops from the outside. LLVM keeps this order: 3 x 4 vectors spill the other way round."""
+        return (vector, row, lane) if self.columns > self.rows * lanes else (row, vector, lane)
+
 
 def vector_unit(target: Any, dtype: str) -> VectorUnit:
     """The unit of a CPU target for results of this type, as wide as they are computed."""
@@ -63,7 +67,7 @@ def register_tiles(unit: VectorUnit) -> tuple[RegisterTile, ...]:
         RegisterTile(rows=rows, columns=vectors * unit.lanes)
         for vectors in range(1, _MAX_VECTORS + 1)
         for rows in range(1, _MAX_ROWS + 1)
-        if rows * vectors + vectors + 1 <= unit.registers
+        if rows * vectors + min(rows, vectors) + 1 <= unit.registers
     )
 
 
