@@ -205,6 +205,8 @@ def test_every_register_tile_fits_the_registers():
         for tile in register_tiles(unit):
             vectors = tile.columns // unit.lanes
             assert tile.rows * vectors + min(tile.rows, vectors) + 1 <= unit.registers
+            # Without AVX-512 each broadcast of a tile of one vector becomes the next sum.
+            assert unit is AVX512 or vectors > 1 or 2 * tile.rows + 1 <= unit.registers
     assert best_tiles(register_tiles(AVX2), AVX2, rows=960, columns=960, count=1)[0].columns == 16
 
 
