@@ -22,6 +22,7 @@ from bench import (
     search,
     space,
     strategies,
+    upgrade,
     versus,
 )
 
@@ -43,6 +44,7 @@ _COMMANDS = {
     "load": (load, "the API under load on loopback, by wrk"),
     "models": (models, "latency of whole models before and after tuning"),
     "million": (million, "times of the queries on a database of 1,000,000 trials"),
+    "upgrade": (upgrade, "seconds of each revision of the schema on a database of many trials"),
     "pages": (pages, "page weight and time to first content of the dashboard"),
     "profile": (breakdown, "where the seconds of a run go"),
 }

@@ -83,11 +83,6 @@ _STATEMENTS = (
              JOIN tasks k ON k.search_id = s JOIN jobs j ON j.id = k.job_id
              CROSS JOIN LATERAL generate_series(0, $per_search - 1) n) t
        JOIN tasks k ON k.search_id = t.search_id""",
-    """UPDATE trials SET improved = true FROM (
-         SELECT id, latency_secs, min(latency_secs) OVER (
-             PARTITION BY search_id ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-         FROM trials WHERE purpose = 'search' AND outcome = 'ok') curve
-       WHERE trials.id = curve.id AND (before IS NULL OR curve.latency_secs < before)""",
     """UPDATE searches SET best_trial_id = best.id FROM (
          SELECT DISTINCT ON (search_id) search_id, id FROM trials
          WHERE purpose = 'search' AND outcome = 'ok' ORDER BY search_id, latency_secs) best
@@ -99,6 +94,12 @@ _STATEMENTS = (
        FROM searches s CROSS JOIN generate_series(1, 2) v""",
 )
 _TRIALS = 4
+_IMPROVED = """
+       UPDATE trials SET improved = true FROM (
+         SELECT id, latency_secs, min(latency_secs) OVER (
+             PARTITION BY search_id ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+         FROM trials WHERE purpose = 'search' AND outcome = 'ok') curve
+       WHERE trials.id = curve.id AND (before IS NULL OR curve.latency_secs < before)"""
 
 
 def generated_target(cores: int) -> dict[str, Any]:
@@ -106,8 +107,11 @@ def generated_target(cores: int) -> dict[str, Any]:
     return canonical({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": cores})
 
 
-def fill(engine: Engine, size: Size) -> None:
-    """Rows for tables that are empty; statistics are taken at the end."""
+def fill(engine: Engine, size: Size, *, improvements: bool = True) -> None:
+    """Rows for tables that are empty; statistics are taken at the end.
+
+    `improvements`: the schema marks them (0009), or an older one is filled.
+    """
     jobs = (size.searches + 3) // 4
     common: dict[str, int | str] = {
         "large": size.large,
@@ -136,6 +140,8 @@ def fill(engine: Engine, size: Size) -> None:
         }
         for part in (ordinary, large):
             _execute(connection, _STATEMENTS[_TRIALS], common | part)
+        if improvements:
+            _execute(connection, _IMPROVED, common)
         for statement in _STATEMENTS[_TRIALS + 1 :]:
             _execute(connection, statement, common)
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

@@ -45,12 +45,17 @@ def revisions() -> list[str]:
 def filled_at(url: str, revision: str) -> Engine:
     """A database at a revision with one job of everything: done, failed, queued and dispatched trials."""
     engine = connect(url)
-    config = migrate._config()
-    config.attributes["engine"] = engine
-    command.upgrade(config, revision)
+    upgrade_to(engine, revision)
     with engine.begin() as connection:
         _fill(connection)
     return engine
+
+
+def upgrade_to(engine: Engine, revision: str) -> None:
+    """As `db upgrade` does, but no further than a revision."""
+    config = migrate._config()
+    config.attributes["engine"] = engine
+    command.upgrade(config, revision)
 
 
 def _fill(connection: Connection) -> None:
