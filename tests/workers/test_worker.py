@@ -104,6 +104,11 @@ def wait_until(condition: Callable[[], object], timeout_secs: float = 15.0) -> N
         time.sleep(0.02)
 
 
+def children_of(pid: int) -> list[int]:
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in files for child in file.read_text().split()]
+
+
 @pytest.fixture(scope="module")
 def farm() -> Iterator[Farm]:
     with short_dir() as home:
@@ -235,8 +240,8 @@ def test_outcomes_wait_for_a_broker_that_is_away(farm: Farm, bench: Bench, autho
 def test_a_dead_fork_server_costs_its_chunk_and_nothing_more(farm: Farm, bench: Bench, authored):
     farm.send(bench.chunk(authored["endless"], EMPTY_TRACE, purpose=Purpose.BASELINE))
     wait_until(lambda: farm.fleet.heartbeats[-1][1]["holding"] == [[0, 1]])
-    children = Path(f"/proc/{farm.worker.pid}/task").glob("*/children")
-    (fork_server,) = [int(pid) for file in children for pid in file.read_text().split()]
+    (fork_server,) = children_of(farm.worker.pid)
+    wait_until(lambda: children_of(fork_server))  # between two, a new server would go on with the chunk
     os.kill(fork_server, signal.SIGKILL)
     wait_until(lambda: farm.fleet.heartbeats[-1][1]["holding"] == [])
     farm.send(bench.chunk(authored["mm"], authored["mm_tiled"]))
