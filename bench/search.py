@@ -8,7 +8,8 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bench import report, suite
@@ -28,6 +29,19 @@ from workers.messages import MeasurePolicy, TrialOutcome
 _MARKS = 4
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What a search found, trial by trial."""
+
+    #: Seconds of the best so far; None until something ran.
+    best: tuple[float | None, ...]
+    #: CPU of the strategy alone.
+    search_secs: float
+    not_ok: int
+    #: Of the best; None where nothing ran.
+    trace: str | None
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workloads", default="GMM-512,C2D-a", help="names")
     parser.add_argument("--strategies", default="evolutionary,random")
@@ -40,14 +54,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     target = arguments.target or _local_target()
+    options = SearchOptions(**arguments.options)
     rows = []
     for name in arguments.workloads.split(","):
         workload = suite.workload(name)
         for seed in range(arguments.seeds):
             for strategy in arguments.strategies.split(","):
+                opened = _open(strategy, workload, target, seed, options, space=arguments.space)
                 with measuring(target) as device:
-                    run = _run(device, workload, target, strategy, seed, arguments)
-                rows.append([name, strategy, str(seed), *_cells(run, arguments.trials)])
+                    played = play(
+                        device, workload, opened, batch_size=options.batch_size, trials=arguments.trials
+                    )
+                rows.append([name, strategy, str(seed), *_cells(played, arguments.trials)])
                 print(report.markdown_table(_head(arguments.trials), rows[-1:]), flush=True)
     print("\n".join(report.markdown_table(_head(arguments.trials), rows)))
     return 0
@@ -69,47 +87,41 @@ def _marks(trials: int) -> list[int]:
     return [trials * part // _MARKS for part in range(1, _MARKS + 1)]
 
 
-def _cells(run: Mapping[str, Any], trials: int) -> list[str]:
-    best: Sequence[float | None] = run["best"]
+def _cells(played: Played, trials: int) -> list[str]:
+    best = played.best
     reached = [best[min(mark, len(best)) - 1] for mark in _marks(trials)]
     return [
         *("-" if secs is None else f"{1e6 * secs:.1f}" for secs in reached),
-        f"{run['search_secs']:.1f}",
-        str(run["not_ok"]),
+        f"{played.search_secs:.1f}",
+        str(played.not_ok),
     ]
 
 
-def _run(
-    device: Measuring,
-    workload: Workload,
-    target: Mapping[str, Any],
-    strategy: str,
-    seed: int,
-    arguments: argparse.Namespace,
-) -> dict[str, Any]:
-    """The best latency (seconds) after each trial, and the strategy's CPU seconds."""
-    options = SearchOptions(**arguments.options)
-    search = _open(strategy, workload, target, seed, options, space=arguments.space)
+def play(
+    device: Measuring, workload: Workload, search: SearchStrategy, *, batch_size: int, trials: int
+) -> Played:
+    """A search against a device, with nothing between them."""
     best: list[float | None] = []
     search_secs, not_ok, round_ = 0.0, 0, 0
-    while len(best) < arguments.trials:
+    found: tuple[float, str] | None = None
+    while len(best) < trials:
         began = time.process_time()
-        batch = search.suggest(
-            min(options.batch_size, arguments.trials - len(best)), round_=round_
-        ).candidates
+        batch = search.suggest(min(batch_size, trials - len(best)), round_=round_).candidates
         search_secs += time.process_time() - began
         if not batch:
             break
         outcomes = device.outcomes(workload.module, [each.trace for each in batch], MeasurePolicy())
         results = [result_of(*pair, round_=round_) for pair in zip(batch, outcomes, strict=True)]
+        began = time.process_time()
         search.update(results)
-        for outcome, result in zip(outcomes, results, strict=True):
-            secs = result.latency_secs if outcome.outcome == Outcome.OK else None
-            before = best[-1] if best else None
-            best.append(min((known for known in (secs, before) if known is not None), default=None))
+        search_secs += time.process_time() - began
+        for candidate, outcome, result in zip(batch, outcomes, results, strict=True):
             not_ok += outcome.outcome != Outcome.OK
+            if outcome.outcome == Outcome.OK and result.latency_secs is not None:
+                found = min(filter(None, (found, (result.latency_secs, candidate.trace))))
+            best.append(found[0] if found else None)
         round_ += 1
-    return {"best": best, "search_secs": search_secs, "not_ok": not_ok}
+    return Played(best=tuple(best), search_secs=search_secs, not_ok=not_ok, trace=found[1] if found else None)
 
 
 def _open(

@@ -14,14 +14,17 @@ from tuner.tvm_light import load_tvm
 
 
 def space_generator(space: Mapping[str, Any] | None, target: Any) -> Any:
-    """A fresh TVM SpaceGenerator: stock's rules for None, ours by their name, else the traces replayed."""
+    """A fresh TVM SpaceGenerator: stock's rules for None, ours by their name, else the traces replayed.
+
+    {"rules": "tilefarm", "only": [names]} has some of our rules alone; no API takes it.
+    """
     load_tvm()
     from tvm.s_tir.meta_schedule.space_generator import ScheduleFn
 
     if space is None:
         return stocks_own(target)
     if "rules" in space:
-        return with_ours(target)
+        return with_ours(target, only=space.get("only"))
     traces = space["traces"]
 
     def replay(schedule: Any) -> list[Any]:

@@ -1,18 +1,25 @@
-"""The schedule rules of each named space. A rule of one's own is one more `offering` in `_with_ours`."""
+"""The schedule rules of each named space. A rule of one's own is one more line in OURS."""
 
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import finish_rule
 from tuner.space.in_place_rule import in_place_rule
-from tuner.space.offering import offering
+from tuner.space.offering import Forms, offering
 from tuner.space.postprocs import postprocs
 from tuner.space.row_rule import passed_through
 from tuner.space.window_rule import passed_over
 
+#: Our rules by name, in the order in which they see a block.
+OURS: Final[Mapping[str, Forms]] = {"contraction": tiled, "window": passed_over, "row": passed_through}
 
-def with_ours(target: Any) -> Any:
-    """A fresh SpaceGenerator: TVM's rules for this target with ours among them; on a GPU, TVM's alone."""
+
+def with_ours(target: Any, *, only: Collection[str] | None = None) -> Any:
+    """A fresh SpaceGenerator: TVM's rules for this target with ours among them; on a GPU, TVM's alone.
+
+    `only`: names of the rules of ours that are asked; all of them by default.
+    """
     from tvm import IRModule
     from tvm.s_tir.meta_schedule import TuneContext
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
@@ -23,7 +30,7 @@ def with_ours(target: Any) -> Any:
     # TVM chooses by the target's features which rules are the default: tensor intrinsics come with them.
     chosen = TuneContext(mod=IRModule({}), target=target, space_generator=stock).space_generator
     return PostOrderApply(
-        sch_rules=_with_ours(list(chosen.sch_rules)),
+        sch_rules=_with_ours(list(chosen.sch_rules), OURS if only is None else only),
         postprocs=postprocs(list(chosen.postprocs)),
         mutator_probs=dict(chosen.mutator_probs),
     )
@@ -50,13 +57,13 @@ def stocks_own(target: Any) -> Any:
     )
 
 
-def _with_ours(stock: list[Any]) -> list[Any]:
+def _with_ours(stock: list[Any], names: Collection[str]) -> list[Any]:
     """Ours see a block after inlining and before anything tiles it."""
     rules: list[Any] = []
     for rule in stock:
         name = type(rule).__name__
         if name == "AddRFactor":
-            rules += [offering(tiled), offering(passed_over), offering(passed_through)]
+            rules += [offering(forms) for rule_name, forms in OURS.items() if rule_name in names]
         if name == "ParallelizeVectorizeUnroll":
             rules.append(finish_rule(rule))
         elif name == "MultiLevelTiling":
