@@ -74,7 +74,7 @@ def main(arguments: argparse.Namespace) -> int:
     for name in arguments.workloads.split(","):
         workload = unseen.unseen(name) if name in unseen.UNSEEN else suite.workload(name)
         try:
-            found = _of_workload(workload, target, seeds=arguments.seeds, trials=arguments.trials)
+            found = rows_of(workload, target, seeds=arguments.seeds, trials=arguments.trials)
         except BenchError as error:
             print(f"{name}: {error}", file=sys.stderr)
             return 1
@@ -93,9 +93,7 @@ def _named(target: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in target.items())
 
 
-def _of_workload(
-    workload: Workload, target: Mapping[str, Any], *, seeds: int, trials: int
-) -> list[list[str]]:
+def rows_of(workload: Workload, target: Mapping[str, Any], *, seeds: int, trials: int) -> list[list[str]]:
     runs: dict[str, list[Run]] = {}
     secs: dict[str, list[float]] = {}
     for seed in range(seeds):
@@ -104,7 +102,7 @@ def _of_workload(
                 name: _run(device, workload, setup, opened_secs=opened, trials=trials)
                 for name, setup, opened in opened_choices(workload.module, target, seed=seed)
             }
-        traces = {name: run.trace for name, run in found.items()}
+        traces = {name: json.loads(run.trace) for name, run in found.items()}
         times = evaluate.timed(workload.module, traces, target, _CARE)
         for name, run in found.items():
             runs.setdefault(name, []).append(run)

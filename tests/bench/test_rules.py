@@ -2,8 +2,9 @@
 
 import pytest
 
-from bench.rules import STOCK, opened_choices
+from bench.rules import STOCK, opened_choices, rows_of
 from bench.suite import workload
+from tuner.target import detect_local_target
 
 TARGET = {"kind": "llvm", "mcpu": "znver3", "num-cores": 2}
 
@@ -25,3 +26,11 @@ def test_a_choice_that_spans_nothing_new_is_left_out(name, expected):
     assert all(found[STOCK] < n for choice, n in found.items() if choice != STOCK)
     rest = [n for choice, n in found.items() if choice.startswith("all, nothing")]
     assert all(n < found["contraction"] for n in rest)
+
+
+@pytest.mark.slow
+def test_each_choice_is_searched_and_its_best_timed():
+    rows = rows_of(workload("GMM-128"), detect_local_target(), seeds=1, trials=4)
+    assert [row[1] for row in rows][:2] == [STOCK, "contraction"]
+    assert rows[0][4] == "1.00"
+    assert all(float(row[3]) > 0 and float(row[4]) > 0 for row in rows)
