@@ -21,7 +21,7 @@ from bench.recorded_programs import Recorded, record
 from tuner.cost_model.for_target import cost_model
 from tuner.cost_model.protocol import CostModel, Sample
 from tuner.cost_model.xgb import XGBoostModel
-from tuner.features import N_STOCK, Rows
+from tuner.features import N_STOCK, N_WITH_FOOTPRINTS, Rows
 from tuner.search.drawing import spaces_of
 from tuner.search.evolutionary import EvolutionarySearch
 from tuner.search.known import Known
@@ -41,14 +41,19 @@ _ERROR, _SLOW_SHARE, _SLOW = 0.04, 0.06, 1.3
 _CUT_OFF = 6.0
 
 
-class _WithoutFootprints(XGBoostModel):
-    """Trees over TVM's own columns alone."""
+class _Blinkered:
+    """A cost model that sees the first columns of rows alone."""
+
+    def __init__(self, model: CostModel, n_columns: int) -> None:
+        self._model, self._n_columns = model, n_columns
 
     def fit(self, samples: Sequence[Sample]) -> None:
-        super().fit([dataclasses.replace(sample, rows=sample.rows[:, :N_STOCK]) for sample in samples])
+        self._model.fit(
+            [dataclasses.replace(sample, rows=sample.rows[:, : self._n_columns]) for sample in samples]
+        )
 
     def predict(self, candidates: Sequence[Rows]) -> Any:
-        return super().predict([rows[:, :N_STOCK] for rows in candidates])
+        return self._model.predict([rows[:, : self._n_columns] for rows in candidates])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +72,8 @@ VARIANTS: Mapping[str, Variant] = {
     "random programs in place of drafts": Variant(options={"draft_ratio": 0.0, "random_ratio": 3.0}),
     "no random programs": Variant(options={"random_ratio": 0.0, "eps_greedy": 0.0}),
     "no roofline to start from": Variant(model=lambda _: XGBoostModel()),
-    "neither footprints nor roofline": Variant(model=lambda _: _WithoutFootprints()),
+    "neither footprints nor roofline": Variant(model=lambda _: _Blinkered(XGBoostModel(), N_STOCK)),
+    "no crowded sets": Variant(model=lambda target: _Blinkered(cost_model(target), N_WITH_FOOTPRINTS)),
     "the roofline alone, no trees": Variant(model=RooflineAlone),
     "random search": Variant(strategy="random"),
     "no padded plans": Variant(without="PadEinsum"),

@@ -2,30 +2,33 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bench import vendors
 from bench.report import markdown_table, micros, number, target_text
 from bench.space_rows import Rows
 
+#: In the order of lines; with what the last one is compared.
+_SPACES = ("stock", "tune_tir", "tilefarm")
+_OTHERS = ("stock", "tune_tir", *vendors.LIBRARIES)
 _HEAD = (
     *("workload", "cores", "trials", "seeds", "space", "best, µs (least–most)", "GFLOP/s", "% of peak"),
-    *("% of copy", "× base", *(f"× {name}" for name in vendors.LIBRARIES), "search, s", "wall, s", "not ok"),
+    *("% of copy", *(f"× {name}" for name in _OTHERS), "search, s", "wall, s", "not ok"),
 )
 
 
-def summary(kept: Mapping[str, Sequence[Rows]], spaces: Sequence[str]) -> str:
-    """A section for each CPU. `spaces[0]` is the base."""
-    return "\n\n".join(f"### Spaces on `{cpu}`\n\n{_section(rows, spaces)}" for cpu, rows in kept.items())
+def summary(kept: Mapping[str, Sequence[Rows]]) -> str:
+    """A section for each CPU."""
+    return "\n\n".join(f"### Spaces on `{cpu}`\n\n{_section(rows)}" for cpu, rows in kept.items())
 
 
-def _section(kept: Sequence[Rows], spaces: Sequence[str]) -> str:
+def _section(kept: Sequence[Rows]) -> str:
     """Where the rows come from, the table, and means by cores and trials."""
-    return "\n".join([*_conditions(kept), "", table(kept, spaces), "", *_means(kept, spaces)])
+    return "\n".join([*_conditions(kept), "", table(kept), "", *_means(kept)])
 
 
-def table(kept: Sequence[Rows], spaces: Sequence[str]) -> str:
-    cells = [_cells(rows, space, spaces[0]) for rows in kept for space in spaces if rows.runs(space)]
+def table(kept: Sequence[Rows]) -> str:
+    cells = [_cells(rows, space) for rows in kept for space in _SPACES if rows.runs(space)]
     return "\n".join(markdown_table(_HEAD, cells))
 
 
@@ -40,7 +43,7 @@ def _conditions(kept: Sequence[Rows]) -> list[str]:
     ]
 
 
-def _cells(rows: Rows, space: str, base: str) -> list[str]:
+def _cells(rows: Rows, space: str) -> list[str]:
     first, runs = rows.first, rows.runs(space)
     secs = [run.careful_secs for run in runs]
     failed = sum(count for run in runs for outcome, count in run.outcomes.items() if outcome != "ok")
@@ -51,24 +54,22 @@ def _cells(rows: Rows, space: str, base: str) -> list[str]:
         number(first.flops / statistics.median(secs) / 1e9, 0),
         _percent(rows.share_of_peak(space)),
         _percent(rows.share_of_copy(space)),
-        number(rows.times_as_fast(space, base), 2),
-        *(number(rows.times_as_fast(space, name), 2) for name in vendors.LIBRARIES),
-        number(statistics.median(run.search_secs for run in runs)),
-        number(statistics.median(run.wall_secs for run in runs)),
+        *(number(rows.times_as_fast(space, name), 2) for name in _OTHERS),
+        number(_median(run.search_secs for run in runs)),
+        number(_median(run.wall_secs for run in runs)),
         str(failed),
     ]
 
 
-def _means(kept: Sequence[Rows], spaces: Sequence[str]) -> list[str]:
+def _means(kept: Sequence[Rows]) -> list[str]:
     lines = []
     for cores, trials in dict.fromkeys((rows.first.cores, rows.first.trials) for rows in kept):
         mine = [rows for rows in kept if (rows.first.cores, rows.first.trials) == (cores, trials)]
-        for space in spaces[1:]:
-            for other in (spaces[0], *vendors.LIBRARIES):
-                ratios = [ratio for rows in mine if (ratio := rows.times_as_fast(space, other)) is not None]
-                if ratios:
-                    where = f"{cores} {'core' if cores == 1 else 'cores'}, {trials} trials"
-                    lines.append(f"{where}, {_in_words(ratios, space, other)}")
+        where = f"{cores} {'core' if cores == 1 else 'cores'}, {trials} trials"
+        for other in _OTHERS:
+            ratios = [ratio for rows in mine if (ratio := rows.times_as_fast(_SPACES[-1], other)) is not None]
+            if ratios:
+                lines.append(f"{where}, {_in_words(ratios, _SPACES[-1], other)}")
     return lines
 
 
@@ -78,6 +79,11 @@ def _in_words(ratios: Sequence[float], space: str, other: str) -> str:
         f"{len(ratios)} workloads: `{space}` is {mean:.2f} times as fast as {other} in the geometric mean, "
         f"{min(ratios):.2f} at least."
     )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def _percent(share: float | None) -> str:

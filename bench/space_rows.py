@@ -16,10 +16,11 @@ DIRECTORY = PICTURES / "space"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceRun:
-    """One search of one space, its fastest trial timed by the careful evaluator."""
+    """One search of one space, one of its fastest trials timed by the careful evaluator."""
 
-    wall_secs: float
-    search_secs: float
+    #: None where the search went on beyond these trials, and it is not known.
+    wall_secs: float | None
+    search_secs: float | None
     outcomes: dict[str, int]
     careful_secs: float
     #: Largest difference to the untuned output, relative to the largest output.

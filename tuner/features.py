@@ -5,7 +5,8 @@ packed they take a few hundred bytes. Nothing is learnt here.
 
 TVM samples the curve of arithmetic intensity (operations per byte touched at least once) at even steps of a
 store's work, so nine of its ten samples lie in the outermost loops. What fits into a cache is a thousandth of
-the work and less: we ask for many samples and append those at 1/2, 1/4, ... 1/2^12 of the work.
+the work and less: we ask for many samples and append those at 1/2, 1/4, ... 1/2^12 of the work; and, for the
+heaviest store, at the same shares of its work, how far its operands crowd a few sets of a cache.
 """
 
 import struct
@@ -16,6 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tuner.crowding import crowding
+
 Rows = npt.NDArray[np.float32]
 
 #: Columns of a PerStoreFeature row before and after its curve (per_store_feature.cc, groups 1-2 and 4-5).
@@ -25,9 +28,13 @@ _CURVE = 10
 #: Halvings of the work that the appended columns stand for.
 N_HALVINGS = 12
 _SAMPLES = 1 << N_HALVINGS
-#: Columns of TVM's row, and of ours.
+_SHARES = tuple(2.0**-halving for halving in range(1, N_HALVINGS + 1))
+#: Columns of TVM's row, of a row with footprints, and of ours.
 N_STOCK = _BEFORE + _CURVE + _AFTER
-N_FEATURES = N_STOCK + N_HALVINGS
+N_WITH_FOOTPRINTS = N_STOCK + N_HALVINGS
+N_FEATURES = N_WITH_FOOTPRINTS + N_HALVINGS
+#: Counts of operations, and of what runs how often: log2(1 + x) stands in each.
+FLOAT_OPS, ITERATIONS = slice(0, 7), 161
 
 _HEAD = struct.Struct("<II")
 #: No candidate has more: a guard against a row that is not ours.
@@ -45,16 +52,28 @@ def extract(context: Any, candidates: Sequence[Any]) -> list[Rows]:
     if not candidates:
         return []
     extractor = PerStoreFeature(arith_intensity_curve_num_samples=_SAMPLES)
-    return [_columns(rows.numpy()) for rows in extractor.extract_from(context, list(candidates))]
+    extracted = extractor.extract_from(context, list(candidates))
+    return [_columns(rows.numpy(), candidate) for rows, candidate in zip(extracted, candidates, strict=True)]
 
 
-def _columns(rows: npt.NDArray[np.float64]) -> Rows:
-    """Of rows with the whole curve: TVM's columns, then the intensity at each halving of the work."""
+def heaviest(rows: Rows) -> int:
+    """The row of the store with the most operations, moves counted as one each."""
+    plain = np.exp2(np.minimum(rows.astype(np.float64), 62)) - 1
+    return int((plain[:, FLOAT_OPS].sum(axis=1) + plain[:, ITERATIONS]).argmax())
+
+
+def _columns(rows: npt.NDArray[np.float64], candidate: Any) -> Rows:
+    """Of rows with the whole curve: TVM's columns, the intensity and the crowding at each halving."""
     curve = rows[:, _BEFORE : _BEFORE + _SAMPLES]
     even = [round(step * _SAMPLES / _CURVE) - 1 for step in range(1, _CURVE + 1)]
     halved = [(_SAMPLES >> halving) - 1 for halving in range(1, N_HALVINGS + 1)]
-    parts = (rows[:, :_BEFORE], curve[:, even], rows[:, _BEFORE + _SAMPLES :], curve[:, halved])
-    return np.ascontiguousarray(np.concatenate(parts, axis=1), dtype=np.float32)
+    after = rows[:, _BEFORE + _SAMPLES :]
+    crowded = np.zeros((len(rows), N_HALVINGS))
+    parts = (rows[:, :_BEFORE], curve[:, even], after, curve[:, halved], crowded)
+    found = np.ascontiguousarray(np.concatenate(parts, axis=1), dtype=np.float32)
+    if len(found):
+        found[heaviest(found), N_WITH_FOOTPRINTS:] = np.log2(1 + crowding(candidate.sch.mod, _SHARES))
+    return found
 
 
 def widened(rows: Rows) -> Rows:

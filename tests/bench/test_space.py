@@ -65,7 +65,7 @@ def test_cpus_are_not_mixed(tmp_path):
         "znver4": ["C1D", "SFM"],
         "znver3": ["C1D"],
     }
-    lines = report_space.summary(found, ("stock", "tilefarm")).splitlines()
+    lines = report_space.summary(found).splitlines()
     assert lines.index("### Spaces on `znver4`") < lines.index("### Spaces on `znver3`")
     assert sum("0.50 at least" in line for line in lines) == 1
 
@@ -82,14 +82,23 @@ def test_ratios_are_of_one_seed_each(tmp_path):
     assert rows.share_of_copy("tilefarm") == pytest.approx((0.1 + 0.1 / 3) / 2)
 
 
+def test_a_search_that_went_on_has_no_seconds_of_its_own(tmp_path):
+    went_on = {space: dataclasses.replace(run, search_secs=None) for space, run in _row().runs.items()}
+    for row in (_row(runs=went_on), _row(trials=256)):
+        space_rows.keep(row, directory=tmp_path)
+    lines = report_space.summary(space_rows.kept(NAMES, directory=tmp_path))
+    assert [line.split(" | ")[-3] for line in lines.splitlines() if "| tilefarm |" in line] == ["–", "4.0"]
+
+
 def test_the_table_has_a_line_for_each_space_and_means_for_each_other_side(tmp_path):
     for row in (_row(), _row("SFM", stock=0.5e-3)):
         space_rows.keep(row, directory=tmp_path)
-    text = report_space.summary(space_rows.kept(NAMES, directory=tmp_path), ("stock", "tilefarm"))
+    text = report_space.summary(space_rows.kept(NAMES, directory=tmp_path))
     lines = text.splitlines()
     assert "a CPU, 2 cores; target `kind=llvm, mcpu=znver4, num-cores=2`: 2 rows." in lines
     assert (
-        "| C1D | 2 | 64 | 1 | tilefarm | 1000.0 | 100 | 50 | 10 | 2.00 | – | 3.00 | 4.0 | 20.0 | 4 |" in lines
+        "| C1D | 2 | 64 | 1 | tilefarm | 1000.0 | 100 | 50 | 10 | 2.00 | – | – | 3.00 | 4.0 | 20.0 | 4 |"
+        in lines
     )
     words = "2 cores, 64 trials, 2 workloads: `tilefarm`"
     means = [line for line in lines if "geometric mean" in line]

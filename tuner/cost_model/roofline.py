@@ -1,9 +1,9 @@
 """What a candidate may be expected to take before anything was measured: work, traffic, copies, balance.
 
 A roofline over feature rows (tuner.features), store by store: the operations in vectors with enough of them
-in flight, the bytes that come through each cache (the working set of a share of the work tells what fits),
-and the elements that are only moved. Times are cycles of an imagined core: only their ratios count. CPUs
-alone.
+in flight, the bytes that come through each cache (the working set of a share of the work tells what fits; in
+the first cache it counts for more where it crowds a few sets), and the elements that are only moved. Times
+are cycles of an imagined core: only their ratios count. CPUs alone.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,27 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tuner.features import N_FEATURES, N_HALVINGS, N_STOCK, Rows
+from tuner.features import (
+    FLOAT_OPS,
+    ITERATIONS,
+    N_FEATURES,
+    N_HALVINGS,
+    N_STOCK,
+    N_WITH_FOOTPRINTS,
+    Rows,
+    widened,
+)
 
 _Columns = npt.NDArray[np.float64]
 
 #: Columns of tuner.features rows; log2(1 + x) stands in each.
-_FLOAT_OPS = slice(0, 7)
 _MATH_CALLS = 5
 #: Of integers, and of conditions: they stand beside an `if_then_else`, which counts as a call of a function.
 _COMPARISONS = [11, 14]
 _VECTOR, _UNROLLED, _PARALLEL = 18, 28, 39
-_ITERATIONS, _PRAGMA = 161, 163
+_PRAGMA = 163
 _BYTES, _UNIQUE_BYTES = (slice(57 + column, 147, 18) for column in (3, 4))
-_HALVED = slice(N_STOCK, N_FEATURES)
+_HALVED, _CROWDED = slice(N_STOCK, N_WITH_FOOTPRINTS), slice(N_WITH_FOOTPRINTS, N_FEATURES)
 #: Of each buffer: that one statement reads and writes it, and the iterations until an element comes again.
 _UPDATED, _AGAIN = (slice(57 + column, 147, 18) for column in (2, 10))
 
@@ -60,12 +68,6 @@ class Cpu:
     caches: tuple[tuple[float, float], ...] = ((40e3, 0.022), (0.8e6, 0.05), (12e6, 0.15))
 
 
-def heaviest(rows: Rows) -> int:
-    """The row of the store with the most operations, moves counted as one each."""
-    plain = np.exp2(np.minimum(rows.astype(np.float64), 62)) - 1
-    return int((plain[:, _FLOAT_OPS].sum(axis=1) + plain[:, _ITERATIONS]).argmax())
-
-
 class RooflineModel:
     """Expected times of candidates on one CPU."""
 
@@ -77,10 +79,11 @@ class RooflineModel:
         return np.array([self._one(rows) for rows in candidates], dtype=np.float64)
 
     def _one(self, rows: Rows) -> float:
-        if not len(rows) or rows.shape[1] != N_FEATURES:
+        if not len(rows) or rows.shape[1] not in (N_WITH_FOOTPRINTS, N_FEATURES):
             return float("nan")
         cpu = self._cpu
-        plain = np.exp2(np.minimum(rows.astype(np.float64), 62)) - 1
+        known = np.nan_to_num(widened(rows).astype(np.float64))
+        plain = np.exp2(np.minimum(known, 62)) - 1
         lanes = np.clip(plain[:, _VECTOR], 1, cpu.lanes)
         cycles = self._compute(plain, lanes) + self._traffic(plain, lanes)
         parallel = np.maximum(plain[:, _PARALLEL], 1)
@@ -88,7 +91,7 @@ class RooflineModel:
         return float((cycles / at_once + _FORK_CYCLES * (parallel > 1)).sum())
 
     def _compute(self, plain: _Columns, lanes: _Columns) -> _Columns:
-        operations = plain[:, _FLOAT_OPS].sum(axis=1) - plain[:, _MATH_CALLS]
+        operations = plain[:, FLOAT_OPS].sum(axis=1) - plain[:, _MATH_CALLS]
         guarded = plain[:, _COMPARISONS].sum(axis=1) > 0
         cycles_per_call = np.where(guarded, _CYCLES_PER_GUARD / lanes, _CYCLES_PER_CALL)
         # What a pragma unrolls is LLVM's to place: some of it stays in registers. So does some of what it
@@ -106,8 +109,8 @@ class RooflineModel:
         return np.asarray(elements / lanes > self._cpu.registers - _OPERANDS)
 
     def _traffic(self, plain: _Columns, lanes: _Columns) -> _Columns:
-        operations = plain[:, _FLOAT_OPS].sum(axis=1)
-        moves = plain[:, _ITERATIONS] / lanes
+        operations = plain[:, FLOAT_OPS].sum(axis=1)
+        moves = plain[:, ITERATIONS] / lanes
         unique = plain[:, _UNIQUE_BYTES].sum(axis=1)
         return np.where(
             operations > 0, self._through_caches(plain, operations), moves + unique * self._behind(unique)
@@ -127,9 +130,11 @@ class RooflineModel:
         whole = np.maximum(plain[:, _UNIQUE_BYTES].sum(axis=1), 1)[:, None]
         touched = np.concatenate([whole, operations[:, None] * shares / intensity], axis=1)
         traffic = np.concatenate([whole, operations[:, None] / intensity], axis=1)
+        crowding = np.pad(plain[:, _CROWDED], ((0, 0), (1, 0)))
         cycles = np.zeros(len(plain))
-        for size, cost in self._cpu.caches:
-            fits = touched <= size
+        for level, (size, cost) in enumerate(self._cpu.caches):
+            # Pages lie anywhere in the caches behind the first.
+            fits = (touched + crowding if level == 0 else touched) <= size
             first = np.where(fits.any(axis=1), fits.argmax(axis=1), touched.shape[1] - 1)
             cycles += traffic[np.arange(len(plain)), first] * cost
         return cycles

@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from tuner.cost_model.prior import Nothing, Prior
 from tuner.cost_model.protocol import Sample
-from tuner.cost_model.roofline import heaviest
-from tuner.features import Rows, widened
+from tuner.features import Rows, heaviest, widened
 
 _SEED = 43
 #: A failure's score is at most this, as hopeless as the worst that runs.
