@@ -3,6 +3,7 @@
 # ruff: noqa: N803, N805, N812  # TVMScript is not Python: its names are the paper's
 
 import json
+import re
 import subprocess
 import sys
 from functools import reduce
@@ -24,6 +25,7 @@ from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import is_ours
 from tuner.space.plans import plans
 from tuner.space.rules import with_ours
+from tuner.space.tiling import PEELED
 from tuner.space.tiling import tile as write_tile
 from tuner.space.vectors import VectorUnit, best_tiles, register_tiles, vector_unit
 from tuner.target import make_target
@@ -90,9 +92,9 @@ def inputs(mod):
     ]
 
 
-def assert_same_numbers(mod, target, *, seed, at_most=2):
+def assert_same_numbers(mod, target, *, seed, at_most=2, found=None):
     """Of our spaces, with decisions drawn anew, against the untuned program; traces pass the check."""
-    found = spaces(mod, target)
+    found = spaces(mod, target) if found is None else found
     assert found
     arrays = inputs(mod)
     expected = outputs(mod, target, arrays)
@@ -120,6 +122,32 @@ def test_matrix_products_of_odd_shapes_give_the_numbers_of_the_untuned_program(
 ):
     mod = matmul(rows, columns, depth, transposed=transposed, epilogue=epilogue)
     assert_same_numbers(mod, llvm, seed=seed)
+
+
+@pytest.mark.parametrize("epilogue", [False, True])
+@pytest.mark.parametrize("rows", [34, 100])
+def test_rows_that_are_no_whole_tiles_are_peeled_and_give_the_numbers_of_the_untuned_program(
+    llvm, rows, epilogue
+):
+    mod = matmul(rows, 64, 800, epilogue=epilogue)
+    peeled = [found for found in spaces(mod, llvm) if PEELED in canonical_text(found.trace)]
+    assert peeled
+    assert not any("PadEinsum" in canonical_text(found.trace) for found in peeled)
+    assert_same_numbers(mod, llvm, seed=rows, found=peeled, at_most=len(peeled))
+
+
+def test_a_peeled_nest_has_no_condition_and_ends_with_a_lesser_tile(llvm):
+    mod = matmul(100, 64, 80)
+    texts = [canonical_text(found.trace) for found in spaces(mod, llvm)]
+    # All rows of a piece of the columns: only those are sampled.
+    trace = next(text for text in texts if PEELED in text and text.count("SamplePerfectTile") == 1)
+    schedule = apply_trace([json.loads(trace)[0], []], mod, rand_state=1)
+    lower, *_ = tvm.tirx.get_tir_pipeline("s_tir")
+    bound = tvm.tirx.transform.BindTarget(make_target(llvm).with_host(make_target(llvm)))
+    nest = lower(bound(schedule.mod)).script().split("for ", 1)[1]
+    assert "range(16)" in nest  # of six rows; then one of four
+    assert nest.count("B_reindex[") == 2 * (6 + 4) + 1
+    assert not re.search(r"\bif\b|if_then_else|T\.Select", nest)
 
 
 @few

@@ -123,3 +123,16 @@ def test_the_taps_of_channels_first_are_loops_of_their_own():
     ]
     extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(update)]
     assert extents[-6:-3] == [8, 3, 3]
+
+
+def test_rows_that_leave_a_remainder_are_peeled_where_they_are_read_in_place():
+    """1024 is no multiple of six: with six rows by two vectors neither operand's rows are copied."""
+    first, *others = plans(contraction((1024,), (1024,), (1024,)), AVX2)
+    assert (first.tile, first.scalars, first.peels) == (RegisterTile(rows=6, columns=16), Staging.NONE, True)
+    assert {plan.tile.rows for plan in others if plan.scalars is Staging.NONE and not plan.peels} == {4, 2}
+    assert all(not plan.peels for plan in others if plan.scalars is not Staging.NONE)
+
+
+@pytest.mark.parametrize("rows", [(14, 14), (12,), (5,)])
+def test_lines_that_would_be_broken_and_rows_of_one_tile_are_not_peeled(rows):
+    assert not any(plan.peels for plan in plans(contraction(rows, (64,), (64,)), AVX2))

@@ -42,7 +42,7 @@ class _Forming:
         self._contraction = contraction
         self._plan = plan
         rows, columns, _ = contraction.extents
-        self._pads = plan.tile.padded((rows, columns)) != (rows, columns)
+        self._pads = not plan.peels and plan.tile.padded((rows, columns)) != (rows, columns)
 
     def run(self) -> NormalForm:
         schedule, plan = self._schedule, self._plan

@@ -45,6 +45,8 @@ class Plan:
     depth_loops: tuple[int, ...]
     #: The depth is split in pieces, and accumulators return to memory in between.
     blocks_depth: bool
+    #: The last tile has fewer rows, and loops of its own; else rows are padded to whole tiles.
+    peels: bool = False
 
 
 def plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2) -> tuple[Plan, ...]:
@@ -52,7 +54,11 @@ def plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2) -> tu
     rows, columns, depth = contraction.extents
     best = best_tiles(register_tiles(unit), unit, rows=rows, columns=columns, count=n_tiles)
     unstaged = whole_tiles(contraction, unit, count=n_tiles)
-    found = [*_unstaged(contraction, unstaged), *_staged(contraction, best, full=not unstaged)]
+    peeled = _peeled_tiles(contraction, unit)
+    found = [
+        *_unstaged(contraction, (*peeled, *unstaged)),
+        *_staged(contraction, best, full=not unstaged),
+    ]
     grain = _depth_grain(contraction.depth, depth)
     blocks_depth = depth > _SHALLOW and grain < depth
     steps = _loops(contraction.depth, grain if blocks_depth else depth)
@@ -64,6 +70,7 @@ def plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2) -> tu
             depth_grain=grain,
             depth_loops=steps if Staging.NONE in (scalars, vectors) else (math.prod(steps),),
             blocks_depth=blocks_depth,
+            peels=scalars is Staging.NONE and not _divides(contraction.rows, tile.rows),
         )
         for tile, scalars, vectors in dict.fromkeys(found)
     )
@@ -71,13 +78,28 @@ def plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2) -> tu
 
 def whole_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tuple[RegisterTile, ...]:
     """The best tiles that need no padding, where they are nearly as good as any."""
+    aligned = [tile for tile in register_tiles(unit) if _is_aligned(contraction, tile)]
+    return _nearly_best(contraction, unit, aligned, count=count)
+
+
+def _peeled_tiles(contraction: Contraction, unit: VectorUnit) -> tuple[RegisterTile, ...]:
+    """One that leaves some rows for a lesser last tile, if none that divides them is as good."""
+    left = [tile for tile in register_tiles(unit) if _may_be_peeled(contraction, tile)]
+    best = _nearly_best(contraction, unit, left, count=1)
     rows, columns, _ = contraction.extents
-    tiles = register_tiles(unit)
-    (best,) = best_tiles(tiles, unit, rows=rows, columns=columns, count=1)
-    aligned = [tile for tile in tiles if _is_aligned(contraction, tile)]
+    whole = whole_tiles(contraction, unit, count=1)
+    hopes = [hope(tile, unit, rows, columns) for tile in (*best, *whole)]
+    return best if best and hopes[0] == max(hopes) and len(set(hopes)) == len(hopes) else ()
+
+
+def _nearly_best(
+    contraction: Contraction, unit: VectorUnit, tiles: Iterable[RegisterTile], *, count: int
+) -> tuple[RegisterTile, ...]:
+    rows, columns, _ = contraction.extents
+    (best,) = best_tiles(register_tiles(unit), unit, rows=rows, columns=columns, count=1)
     share = _NEARLY_SLIDING if contraction.scalars.slides else _NEARLY
     least = share * hope(best, unit, rows, columns)
-    found = best_tiles(aligned, unit, rows=rows, columns=columns, count=count)
+    found = best_tiles(tiles, unit, rows=rows, columns=columns, count=count)
     return tuple(tile for tile in found if hope(tile, unit, rows, columns) >= least)
 
 
@@ -114,7 +136,7 @@ _Choice = tuple[RegisterTile, Staging, Staging]
 def _unstaged(contraction: Contraction, tiles: Iterable[RegisterTile]) -> Iterator[_Choice]:
     """The scalars' operand is read where it lies."""
     for tile in tiles:
-        if _vectors_lie_ready(contraction):
+        if _vectors_lie_ready(contraction) and _is_aligned(contraction, tile):
             yield tile, Staging.NONE, Staging.NONE
         yield tile, Staging.NONE, Staging.ROOT
         yield tile, Staging.NONE, Staging.TILE
@@ -138,6 +160,14 @@ def _vectors_lie_ready(contraction: Contraction) -> bool:
 def _is_aligned(contraction: Contraction, tile: RegisterTile) -> bool:
     """Whole tiles, none of which wraps around an axis in its midst: addresses are a base and constants."""
     return _divides(contraction.rows, tile.rows) and _divides(contraction.columns, tile.columns)
+
+
+def _may_be_peeled(contraction: Contraction, tile: RegisterTile) -> bool:
+    """Its rows are one axis, of more than a tile, and no whole tiles; addresses are a base and constants."""
+    extents = [axis.extent for axis in contraction.rows if axis.extent > 1]
+    if len(extents) != 1 or extents[0] <= tile.rows or extents[0] % tile.rows == 0:
+        return False
+    return _divides(contraction.columns, tile.columns)
 
 
 def _divides(axes: tuple[Axis, ...], size: int) -> bool:

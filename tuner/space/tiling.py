@@ -14,6 +14,8 @@ from tuner.space.plans import Plan, Staging
 from tuner.space.registers import sampled, sum_in_registers
 from tuner.space.staging import write_stage, write_tail
 
+#: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
+PEELED = "pragma_loop_partition_hint"
 _MAX_TILES = 64
 _MAX_PIECES = 16
 
@@ -78,6 +80,8 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
     schedule.reorder(*outer, *blocks, columns, rows, *depths, *tile)
     over_cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
     schedule.parallel(over_cores)
+    if plan.peels:
+        schedule.annotate(rows, PEELED, 1)
     return _Nest(
         outer=over_cores,
         inner=blocks[0] if blocks else over_cores,

@@ -65,6 +65,7 @@ ANNOTATIONS: Final[dict[str, str]] = {
     "meta_schedule.auto_tensorize_init": "intrinsic",
     "meta_schedule.layout_rewrite_preproc": "flag",
     "pragma_auto_unroll_max_step": "unroll",
+    "pragma_loop_partition_hint": "flag",
     "pragma_unroll_explicit": "flag",
     "software_pipeline_stage": "stages",
     "software_pipeline_order": "stages",
