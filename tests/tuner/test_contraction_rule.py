@@ -137,7 +137,7 @@ def test_rows_that_are_no_whole_tiles_are_peeled_and_give_the_numbers_of_the_unt
 
 
 def test_a_peeled_nest_has_no_condition_and_ends_with_a_lesser_tile(llvm):
-    mod = matmul(100, 64, 80)
+    mod = matmul(100, 64, 256)
     texts = [canonical_text(found.trace) for found in spaces(mod, llvm)]
     # All rows of a piece of the columns: only those are sampled.
     trace = next(text for text in texts if PEELED in text and text.count("SamplePerfectTile") == 1)

@@ -5,15 +5,18 @@ import math
 
 import pytest
 
-from tests.tuner.test_contraction_rule import AVX2, AVX512, convolution
+from tests.tuner.test_contraction_rule import AVX2, AVX512, assert_same_numbers, convolution, spaces
 from tuner.module import canonical_module
 from tuner.space.contraction import Axis, Contraction, Operand
 from tuner.space.plans import Staging, plans
 from tuner.space.tiling import tile
 from tuner.space.vectors import RegisterTile
+from tuner.trace import canonical_text
 from tuner.tvm_light import load_tvm
 
 tvm = load_tvm()
+
+from tvm import te, topi  # noqa: E402 - after the light loader
 
 
 def contraction(rows, columns, depth, *, slides=False):
@@ -136,3 +139,36 @@ def test_rows_that_leave_a_remainder_are_peeled_where_they_are_read_in_place():
 @pytest.mark.parametrize("rows", [(14, 14), (12,), (5,)])
 def test_lines_that_would_be_broken_and_rows_of_one_tile_are_not_peeled(rows):
     assert not any(plan.peels for plan in plans(contraction(rows, (64,), (64,)), AVX2))
+
+
+def test_a_short_depth_is_left_to_whole_tiles():
+    assert not any(plan.peels for plan in plans(contraction((1024,), (1024,), (64,)), AVX2))
+
+
+@pytest.mark.parametrize(("nchw", "taps"), [(False, 1), (True, 1), (False, 3), (True, 3)])
+def test_the_lines_of_a_convolution_of_one_tap_are_one(nchw, taps):
+    """Its tiles go on in the next line; those of a window may not."""
+    mod = of_taps(taps, nchw=nchw)
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    name = "conv2d_nchw" if nchw else "conv2d_nhwc"
+    found = Contraction.of(schedule.get(schedule.get_sblock(name)))
+    assert (found.columns_in_line if nchw else found.rows_in_line) == (taps == 1)
+    pixels = [plan.tile.columns if nchw else plan.tile.rows for plan in plans(found, AVX2)]
+    assert any(10 % size for size in pixels) or taps == 3
+
+
+@pytest.mark.parametrize("nchw", [False, True])
+def test_tiles_that_go_on_in_the_next_line_give_the_numbers_of_the_untuned_program(llvm, nchw):
+    mod = of_taps(1, nchw=nchw)
+    found = spaces(mod, llvm)
+    assert any("PadEinsum" not in canonical_text(each.trace) for each in found)
+    assert_same_numbers(mod, llvm, seed=0, at_most=len(found))
+
+
+def of_taps(taps, *, nchw):
+    """A convolution of 12 lines of 10 pixels."""
+    image = (1, 6, 12, 10) if nchw else (1, 12, 10, 6)
+    filters = (16, 6, taps, taps) if nchw else (taps, taps, 6, 16)
+    x, w = te.placeholder(image, name="X"), te.placeholder(filters, name="W")
+    convolve = topi.nn.conv2d_nchw if nchw else topi.nn.conv2d_nhwc
+    return canonical_module(te.create_prim_func([x, w, convolve(x, w, 1, taps // 2, 1)]))

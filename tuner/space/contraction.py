@@ -48,6 +48,10 @@ class Contraction:
     contiguous: tuple[int, ...]
     #: Of the results.
     dtype: str
+    #: Rows, or columns, lie evenly apart in their operand and in the output, across their axes as well, as in
+    #: a convolution of one tap: a tile may go on in the next line.
+    rows_in_line: bool = False
+    columns_in_line: bool = False
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -136,16 +140,56 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
         )
         for at in (0, 1)
     ]
+    rows = _ending_with(own[1 - side], parts[1 - side].contiguous)
+    columns = _ending_with(own[side], contiguous)
+    stored = _simplified(block, store.indices)
+    in_line = [
+        _in_line(block, axes, load.source, index) and _in_line(block, axes, store.buffer, stored)
+        for axes, load, index in zip((rows, columns), _sided(loads, side), _sided(indices, side), strict=True)
+    ]
     return cls(
         batch=of_both,
-        rows=_ending_with(own[1 - side], parts[1 - side].contiguous),
-        columns=_ending_with(own[side], contiguous),
+        rows=rows,
+        columns=columns,
         depth=depth,
         scalars=parts[1 - side],
         vectors=parts[side],
         contiguous=contiguous,
         dtype=str(store.buffer.dtype),
+        rows_in_line=in_line[0],
+        columns_in_line=in_line[1],
     )
+
+
+def _sided(pair: Sequence[Any], side: int) -> tuple[Any, Any]:
+    """The scalars' one of a pair, then the vectors'."""
+    return pair[1 - side], pair[side]
+
+
+def _in_line(block: Any, axes: Sequence[Axis], buffer: Any, indices: Sequence[Any]) -> bool:
+    """Whether the axes are indices of neighbouring dimensions, and go through all but the first of them."""
+    long = [axis for axis in axes if axis.extent > 1]
+    alone = [_alone(block, index) for index in indices]
+    found = [alone.index(axis.place) for axis in long if axis.place in alone]
+    if not found or found != list(range(found[0], found[0] + len(long))):
+        return False
+    return all(int(buffer.shape[at]) == axis.extent for at, axis in zip(found[1:], long[1:], strict=True))
+
+
+def _alone(block: Any, index: Any) -> int | None:
+    """The place of the iterator that an index is, but for iterators of one step."""
+    steps = [
+        place
+        for summand in summands(index)
+        for place, axis in enumerate(block.iter_vars)
+        if axis.var.same_as(summand) and int(axis.dom.extent) > 1
+    ]
+    others = [
+        summand
+        for summand in summands(index)
+        if not any(axis.var.same_as(summand) for axis in block.iter_vars)
+    ]
+    return steps[0] if len(steps) == 1 and not others else None
 
 
 def _ending_with(axes: tuple[Axis, ...], contiguous: tuple[int, ...]) -> tuple[Axis, ...]:

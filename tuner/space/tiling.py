@@ -17,6 +17,8 @@ from tuner.space.staging import write_stage, write_tail
 #: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
 PEELED = "pragma_loop_partition_hint"
 _MAX_TILES = 64
+#: Of the tiles of a peeled loop at most one in so many is empty; a block of them has so many at least.
+_FULL, _MIN_BLOCK = 32, 8
 _MAX_PIECES = 16
 
 
@@ -60,7 +62,8 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
     loops = list(schedule.get_loops(block))
     batch = [loops.pop(0)] if batched else []
     rows, columns, depth = loops
-    rows, tile_rows = schedule.split(rows, [None, plan.tile.rows])
+    n_tiles = _n_tiles(int(schedule.get(rows).extent), plan.tile.rows) if plan.peels else None
+    rows, tile_rows = schedule.split(rows, [n_tiles, plan.tile.rows])
     # A vector of three registers was 28 times slower than a loop over single ones.
     columns, tile_vectors, tile_lanes = schedule.split(columns, [None, plan.tile.columns // lanes, lanes])
     tile = plan.tile.nest(tile_rows, tile_vectors, tile_lanes, lanes=lanes)
@@ -88,3 +91,13 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
         start=blocks[0] if blocks else depths[0],
         tile=tile,
     )
+
+
+def _n_tiles(extent: int, size: int) -> int:
+    """As many as it takes; a few that are empty where their number would else have no divisor to block by."""
+    least = -(-extent // size)
+    return next((count for count in range(least, least + least // _FULL + 1) if _has_block(count)), least)
+
+
+def _has_block(count: int) -> bool:
+    return any(count % size == 0 for size in range(_MIN_BLOCK, _MAX_TILES + 1))
