@@ -70,6 +70,10 @@ def _means(kept: Sequence[Rows]) -> list[str]:
             ratios = [ratio for rows in mine if (ratio := rows.times_as_fast(_SPACES[-1], other)) is not None]
             if ratios:
                 lines.append(f"{where}, {_in_words(ratios, _SPACES[-1], other)}")
+        better = [rows.times_as_fast_as_the_better(_SPACES[-1], vendors.LIBRARIES) for rows in mine]
+        known = [ratio for ratio in better if ratio is not None]
+        if known:
+            lines.append(f"{where}, {_in_words(known, _SPACES[-1], 'the better library')}")
     return lines
 
 

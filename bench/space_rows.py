@@ -92,6 +92,15 @@ class Rows:
         known = [ratio for row in self.rows if (ratio := row.times_as_fast(space, other)) is not None]
         return statistics.median(known) if known else None
 
+    def times_as_fast_as_the_better(self, space: str, others: Iterable[str]) -> float | None:
+        """The median of the seeds' ratios to the fastest of several."""
+        found = [
+            min(ratios)
+            for row in self.rows
+            if (ratios := [each for other in others if (each := row.times_as_fast(space, other)) is not None])
+        ]
+        return statistics.median(found) if found else None
+
     def share_of_peak(self, space: str) -> float | None:
         """Of multiply-adds in registers on all cores of the target: the median over the seeds."""
         return self._median_share(space, lambda row: row.flops / row.peak_gflops)

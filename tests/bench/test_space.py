@@ -90,6 +90,13 @@ def test_a_search_that_went_on_has_no_seconds_of_its_own(tmp_path):
     assert [line.split(" | ")[-3] for line in lines.splitlines() if "| tilefarm |" in line] == ["–", "4.0"]
 
 
+def test_of_several_libraries_the_faster_counts_in_each_seed(tmp_path):
+    for row in (_row(libraries={"numpy": 4e-3, "torch": 3e-3}), _row(seed=1, libraries={"numpy": 1e-3})):
+        space_rows.keep(row, directory=tmp_path)
+    ((rows,),) = space_rows.kept(NAMES, directory=tmp_path).values()
+    assert rows.times_as_fast_as_the_better("tilefarm", ("numpy", "torch")) == pytest.approx(2.0)
+
+
 def test_the_table_has_a_line_for_each_space_and_means_for_each_other_side(tmp_path):
     for row in (_row(), _row("SFM", stock=0.5e-3)):
         space_rows.keep(row, directory=tmp_path)
@@ -105,4 +112,5 @@ def test_the_table_has_a_line_for_each_space_and_means_for_each_other_side(tmp_p
     assert means == [
         f"{words} is 1.00 times as fast as stock in the geometric mean, 0.50 at least.",
         f"{words} is 3.00 times as fast as torch in the geometric mean, 3.00 at least.",
+        f"{words} is 3.00 times as fast as the better library in the geometric mean, 3.00 at least.",
     ]
