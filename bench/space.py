@@ -1,7 +1,7 @@
 """`python -m bench space`: stock's design space against ours at equal trials, workload by workload.
 
 One embedded service, one job at a time, spaces interleaved over the seeds, each with its own isolation key.
-Of the fastest three trials of each one is chosen by a fresh process, as a service confirms a record before it
+Of the fastest five trials of each one is chosen by a fresh process, as a service confirms a record before it
 publishes it, and timed by the careful evaluator in three others: they load TVM and none of our rules, and
 replay the traces. `stock` is stock's space in our search; `--space tune_tir,tilefarm` compares with stock's
 own search, whose runs are cached as `bench stock` made them (64 trials a batch). `--trials 64,256` judges a

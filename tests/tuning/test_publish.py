@@ -9,7 +9,7 @@ from db.states import Outcome, TrialState
 from services.tuning.publish import Decision, Evidence, decide
 from services.tuning.settings import TunerSettings
 
-SETTINGS = TunerSettings(database_url="sqlite://", broker_url="memory://")
+SETTINGS = TunerSettings(database_url="sqlite://", broker_url="memory://", confirm_count=3)
 OLD = Incumbent(record_id=5, trace_hash="old", latency_secs=0.010, device_class="cpu")
 
 
