@@ -24,6 +24,8 @@ from workers.timing import take_cores
 
 _FLUSH_BYTES = 64 << 20
 _MOST_CALLS = 100_000
+#: Single calls of each kernel and of the peak, between which the host's other users come and go.
+_SINGLE_CALLS, _SINGLE_SECS = 40, 0.1
 #: Bytes that one repeat of the copy moves, at least.
 _COPIED_BYTES = 64 << 20
 
@@ -56,12 +58,24 @@ class Timed:
     difference: float
     #: GFLOP/s of multiply-adds in registers on all of the target's cores, measured between the repeats.
     peak_gflops: float
+    #: Each of one call, and GFLOP/s of as many multiply-adds in registers: what a shared host leaves varies.
+    singles: tuple[float, ...]
+    peak_singles: tuple[float, ...]
     #: GB/s of a copy that reads and writes, together, as many bytes as the parameters have; so measured too.
     copy_gb_per_sec: float
 
     @property
     def secs(self) -> float:
         return statistics.median(self.repeats)
+
+    @property
+    def quiet_secs(self) -> float:
+        """Of one call in a quiet moment: one in ten takes less."""
+        return float(np.quantile(self.singles, 0.1))
+
+    @property
+    def quiet_peak_gflops(self) -> float:
+        return float(np.quantile(self.peak_singles, 0.9))
 
     @property
     def flushed_secs(self) -> float | None:
@@ -103,6 +117,8 @@ def timed(
             flushed=tuple(secs for answer in answers for secs in answer[index]["flushed"]),
             difference=max(answer[index]["difference"] for answer in answers),
             peak_gflops=_median_of(told, "peak_gflops"),
+            singles=tuple(secs for answer in answers for secs in answer[index]["singles"]),
+            peak_singles=tuple(gflops for each in told for gflops in each["peak_singles"]),
             copy_gb_per_sec=_median_of(told, "copy_gb_per_sec"),
         )
         for index, name in enumerate(names)
@@ -129,6 +145,7 @@ class _Kernel:
         self._call = library.mod.get_function("main")
         self.arguments = [tvm.runtime.tensor(array) for array in inputs]
         self.repeats: list[float] = []
+        self.singles: list[float] = []
         self.flushed: list[float] = []
         self._call(*self.arguments)
         self.output = self.arguments[-1].numpy()
@@ -148,6 +165,14 @@ class _Kernel:
         self._estimate_secs = mean
         self.repeats.append(mean)
 
+    def single(self) -> None:
+        """Calls one by one, after the repeats."""
+        import tvm
+
+        calls = min(_SINGLE_CALLS, max(3, round(_SINGLE_SECS / max(self._estimate_secs, 1e-9))))
+        timer = self._module.time_evaluator("main", tvm.cpu(), number=1, repeat=calls)
+        self.singles += [float(secs) for secs in timer(*self.arguments).results]
+
 
 class _Roofline:
     """What the cores can do at this moment: a shared machine has slow ones."""
@@ -165,10 +190,18 @@ class _Roofline:
         self._copy = [tvm.runtime.tensor(np.ones(elements, dtype=np.float32)) for _ in range(2)]
         self._flops = fma_flops(cores, lanes)
         self.peak_gflops: list[float] = []
+        self.peak_singles: list[float] = []
         self.copy_gb_per_sec: list[float] = []
 
+    def single(self) -> None:
+        for _ in range(_SINGLE_CALLS):
+            self.peak_singles.append(self._peak())
+
+    def _peak(self) -> float:
+        return self._flops / self._secs("fma_all", self._fma, number=1) / 1e9
+
     def repeat(self) -> None:
-        self.peak_gflops.append(self._flops / self._secs("fma_all", self._fma, number=1) / 1e9)
+        self.peak_gflops.append(self._peak())
         copied = 8 * int(self._copy[0].shape[0])
         number = max(1, _COPIED_BYTES // copied)
         self.copy_gb_per_sec.append(copied / self._secs("copy_all", self._copy, number=number) / 1e9)
@@ -203,11 +236,15 @@ def _evaluate(order: dict[str, Any]) -> dict[str, Any]:
         roofline.repeat()
         for kernel in kernels:
             kernel.repeat(order["repeat_ms"])
+    roofline.single()
+    for kernel in kernels:
+        kernel.single()
     _flushed(kernels, order["flushed_calls"])
     scale = max(float(np.abs(expected).max()), 1e-30)
     found = [
         {
             "repeats": kernel.repeats,
+            "singles": kernel.singles,
             "flushed": kernel.flushed,
             "difference": float(np.abs(kernel.output - expected).max()) / scale,
         }
@@ -216,6 +253,7 @@ def _evaluate(order: dict[str, Any]) -> dict[str, Any]:
     return {
         "kernels": found,
         "peak_gflops": roofline.peak_gflops,
+        "peak_singles": roofline.peak_singles,
         "copy_gb_per_sec": roofline.copy_gb_per_sec,
     }
 

@@ -2,18 +2,26 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bench import vendors
+from bench import suite, unseen, vendors
 from bench.report import markdown_table, micros, number, target_text
 from bench.space_rows import Rows
 
 #: In the order of lines; with what the last one is compared.
 _SPACES = ("stock", "tune_tir", "tilefarm")
 _OTHERS = ("stock", "tune_tir", *vendors.LIBRARIES)
+_GROUPS = {
+    "suite": tuple(suite.DEVELOPMENT),
+    "suite and extension": (*suite.DEVELOPMENT, *suite.EXTENSION),
+    "unseen": tuple(unseen.UNSEEN),
+    "all": (*suite.DEVELOPMENT, *suite.EXTENSION, *unseen.UNSEEN),
+}
+_MEANS_TOLD = "How many times as fast `tilefarm` is: the geometric mean over workloads (the least, how many)."
+_MEANS = (*(f"× {name}" for name in _OTHERS), "× the better library")
 _HEAD = (
     *("workload", "cores", "trials", "seeds", "space", "best, µs (least–most)", "GFLOP/s", "% of peak"),
-    *("% of copy", *(f"× {name}" for name in _OTHERS), "search, s", "wall, s", "not ok"),
+    *("quiet", "% of copy", *(f"× {name}" for name in _OTHERS), "search, s", "wall, s", "not ok"),
 )
 
 
@@ -24,7 +32,7 @@ def summary(kept: Mapping[str, Sequence[Rows]]) -> str:
 
 def _section(kept: Sequence[Rows]) -> str:
     """Where the rows come from, the table, and means by cores and trials."""
-    return "\n".join([*_conditions(kept), "", table(kept), "", *_means(kept)])
+    return "\n".join([*_conditions(kept), "", table(kept), "", _MEANS_TOLD, "", _means(kept)])
 
 
 def table(kept: Sequence[Rows]) -> str:
@@ -53,6 +61,7 @@ def _cells(rows: Rows, space: str) -> list[str]:
         micros(statistics.median(secs)) + spread,
         number(first.flops / statistics.median(secs) / 1e9, 0),
         _percent(rows.share_of_peak(space)),
+        _percent(rows.quiet_share_of_peak(space)),
         _percent(rows.share_of_copy(space)),
         *(number(rows.times_as_fast(space, name), 2) for name in _OTHERS),
         number(_median(run.search_secs for run in runs)),
@@ -61,28 +70,31 @@ def _cells(rows: Rows, space: str) -> list[str]:
     ]
 
 
-def _means(kept: Sequence[Rows]) -> list[str]:
-    lines = []
+def _means(kept: Sequence[Rows]) -> str:
+    """How many times as fast `tilefarm` is as each other, in the mean over workloads."""
+    return "\n".join(markdown_table(("workloads", "cores", "trials", *_MEANS), list(_mean_cells(kept))))
+
+
+def _mean_cells(kept: Sequence[Rows]) -> Iterator[list[str]]:
     for cores, trials in dict.fromkeys((rows.first.cores, rows.first.trials) for rows in kept):
         mine = [rows for rows in kept if (rows.first.cores, rows.first.trials) == (cores, trials)]
-        where = f"{cores} {'core' if cores == 1 else 'cores'}, {trials} trials"
-        for other in _OTHERS:
-            ratios = [ratio for rows in mine if (ratio := rows.times_as_fast(_SPACES[-1], other)) is not None]
-            if ratios:
-                lines.append(f"{where}, {_in_words(ratios, _SPACES[-1], other)}")
-        better = [rows.times_as_fast_as_the_better(_SPACES[-1], vendors.LIBRARIES) for rows in mine]
-        known = [ratio for ratio in better if ratio is not None]
-        if known:
-            lines.append(f"{where}, {_in_words(known, _SPACES[-1], 'the better library')}")
-    return lines
+        before: list[Rows] = []
+        for group, names in _GROUPS.items():
+            rows = [each for each in mine if each.first.workload in names]
+            if rows and rows != before:
+                yield [group, str(cores), str(trials), *_means_of(rows)]
+            before = rows or before
 
 
-def _in_words(ratios: Sequence[float], space: str, other: str) -> str:
-    mean = statistics.geometric_mean(ratios)
-    return (
-        f"{len(ratios)} workloads: `{space}` is {mean:.2f} times as fast as {other} in the geometric mean, "
-        f"{min(ratios):.2f} at least."
-    )
+def _means_of(kept: Sequence[Rows]) -> Iterator[str]:
+    for other in _OTHERS:
+        yield _mean([rows.times_as_fast(_SPACES[-1], other) for rows in kept])
+    yield _mean([rows.times_as_fast_as_the_better(_SPACES[-1], vendors.LIBRARIES) for rows in kept])
+
+
+def _mean(ratios: Sequence[float | None]) -> str:
+    known = [ratio for ratio in ratios if ratio is not None]
+    return f"{statistics.geometric_mean(known):.2f} ({min(known):.2f}, {len(known)})" if known else "–"
 
 
 def _median(values: Iterable[float | None]) -> float | None:

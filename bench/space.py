@@ -117,6 +117,7 @@ def _rows(
             libraries=libraries,
             peak_gflops=times[spaces[0], trials].peak_gflops,
             copy_gb_per_sec=times[spaces[0], trials].copy_gb_per_sec,
+            quiet_peak_gflops=times[spaces[0], trials].quiet_peak_gflops,
         )
         for trials in marks
     ]
@@ -129,6 +130,7 @@ def _run(found: Found, timed: Timed) -> SpaceRun:
         outcomes=found.outcomes,
         careful_secs=timed.secs,
         difference=timed.difference,
+        quiet_secs=timed.quiet_secs,
     )
 
 

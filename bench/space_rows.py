@@ -25,6 +25,8 @@ class SpaceRun:
     careful_secs: float
     #: Largest difference to the untuned output, relative to the largest output.
     difference: float
+    #: Of one call in a quiet moment of the host; None in rows older than this.
+    quiet_secs: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,8 @@ class Row:
     peak_gflops: float
     #: None where it was not measured beside the row.
     copy_gb_per_sec: float | None
+    #: In the quiet moments of as many calls; None in rows older than this.
+    quiet_peak_gflops: float | None = None
 
     @classmethod
     def from_json(cls, obj: Mapping[str, Any]) -> Self:
@@ -104,6 +108,16 @@ class Rows:
     def share_of_peak(self, space: str) -> float | None:
         """Of multiply-adds in registers on all cores of the target: the median over the seeds."""
         return self._median_share(space, lambda row: row.flops / row.peak_gflops)
+
+    def quiet_share_of_peak(self, space: str) -> float | None:
+        """The same of a call in a quiet moment, of the peak in quiet moments: what neighbours leave alone."""
+        runs = [(row, row.runs[space].quiet_secs) for row in self.rows if space in row.runs]
+        shares = [
+            row.flops / row.quiet_peak_gflops / secs / 1e9
+            for row, secs in runs
+            if secs is not None and row.quiet_peak_gflops is not None
+        ]
+        return statistics.median(shares) if shares else None
 
     def share_of_copy(self, space: str) -> float | None:
         """Of a copy of as many bytes as the parameters have: the median over the seeds."""

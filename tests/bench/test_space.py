@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bench import report_space, space_rows
-from bench.space_rows import Row, SpaceRun
+from bench.space_rows import Row, Rows, SpaceRun
 
 NAMES = ("C1D", "SFM")
 
@@ -67,7 +67,7 @@ def test_cpus_are_not_mixed(tmp_path):
     }
     lines = report_space.summary(found).splitlines()
     assert lines.index("### Spaces on `znver4`") < lines.index("### Spaces on `znver3`")
-    assert sum("0.50 at least" in line for line in lines) == 1
+    assert sum("(0.50, 1)" in line for line in lines) == 1
 
 
 def test_ratios_are_of_one_seed_each(tmp_path):
@@ -104,13 +104,30 @@ def test_the_table_has_a_line_for_each_space_and_means_for_each_other_side(tmp_p
     lines = text.splitlines()
     assert "a CPU, 2 cores; target `kind=llvm, mcpu=znver4, num-cores=2`: 2 rows." in lines
     assert (
-        "| C1D | 2 | 64 | 1 | tilefarm | 1000.0 | 100 | 50 | 10 | 2.00 | – | – | 3.00 | 4.0 | 20.0 | 4 |"
+        "| C1D | 2 | 64 | 1 | tilefarm | 1000.0 | 100 | 50 | – | 10 | 2.00 | – | – | 3.00 | 4.0 | 20.0 | 4 |"
         in lines
     )
-    words = "2 cores, 64 trials, 2 workloads: `tilefarm`"
-    means = [line for line in lines if "geometric mean" in line]
-    assert means == [
-        f"{words} is 1.00 times as fast as stock in the geometric mean, 0.50 at least.",
-        f"{words} is 3.00 times as fast as torch in the geometric mean, 3.00 at least.",
-        f"{words} is 3.00 times as fast as the better library in the geometric mean, 3.00 at least.",
+    assert lines[-3:] == [
+        "| workloads | cores | trials | × stock | × tune_tir | × numpy | × torch | × the better library |",
+        "|---|---|---|---|---|---|---|---|",
+        "| suite | 2 | 64 | 1.00 (0.50, 2) | – | – | 3.00 (3.00, 2) | 3.00 (3.00, 2) |",
     ]
+
+
+def test_means_are_told_of_the_suite_with_and_without_its_extension_and_of_unseen_workloads():
+    kept = [
+        Rows(rows=(_row(name, stock=stock),)) for name, stock in (("C1D", 1e-3), ("PW", 4e-3), ("T2D", 3e-3))
+    ]
+    lines = report_space.summary({"znver4": kept}).splitlines()
+    assert [line.split(" | ")[:4] for line in lines[-4:]] == [
+        ["| suite", "2", "64", "1.00 (1.00, 1)"],
+        ["| suite and extension", "2", "64", "2.00 (1.00, 2)"],
+        ["| unseen", "2", "64", "3.00 (3.00, 1)"],
+        ["| all", "2", "64", "2.29 (1.00, 3)"],
+    ]
+
+
+def test_a_share_of_peak_in_quiet_moments_is_of_calls_and_of_the_peak_in_them():
+    run = dataclasses.replace(_run(1e-3), quiet_secs=0.6e-3)
+    rows = Rows(rows=(_row(runs={"tilefarm": run}, quiet_peak_gflops=250.0), _row(seed=1)))
+    assert rows.quiet_share_of_peak("tilefarm") == pytest.approx(2 / 3)
