@@ -40,13 +40,13 @@ def contraction(rows, columns, depth, *, slides=False):
 @pytest.mark.parametrize(
     ("depth", "grain", "loops"),
     [
-        ((768,), 64, (64,)),
-        ((96, 3, 3), 72, (8, 3, 3)),  # channels first
-        ((3, 3, 96), 48, (48,)),  # 72 is nearer to 64, and wraps around the channels
-        ((3, 3, 3, 32), 96, (3, 32)),
-        ((40, 5, 5), 50, (2, 5, 5)),
-        ((769,), 769, (769,)),
-        ((7, 11, 13), 143, (11, 13)),
+        ((1536,), 64, (64,)),
+        ((192, 3, 3), 72, (8, 3, 3)),  # channels first
+        ((3, 3, 160), 80, (80,)),  # 72 is nearer to 64, and wraps around the channels
+        ((3, 3, 4, 32), 64, (2, 32)),
+        ((80, 5, 5), 50, (2, 5, 5)),
+        ((1031,), 1031, (1031,)),
+        ((14, 11, 13), 143, (11, 13)),
         ((3, 3, 16), 48, (3, 3, 16)),  # too short to be split
         ((1, 1, 16), 16, (16,)),
     ],
@@ -58,6 +58,26 @@ def test_no_loop_over_the_depth_wraps_around_an_axis(depth, grain, loops):
     copied = {plan.depth_loops for plan in found if plan.scalars is not Staging.NONE}
     assert in_place == {loops}
     assert copied == {(math.prod(loops),)}
+
+
+@pytest.mark.parametrize(
+    ("depth", "columns", "lies_ready", "copied"),
+    [
+        (256, 2048, False, False),
+        (512, 512, False, False),
+        (1024, 1024, True, False),  # so large an operand comes from far away
+        (1536, 64, True, True),
+        (1031, 64, False, False),  # nothing divides it
+    ],
+)
+def test_sums_stay_in_registers_over_a_depth_that_is_near(depth, columns, lies_ready, copied):
+    of_copies = plans(contraction((512,), (columns,), (depth,)), AVX512)
+    assert {plan.blocks_depth for plan in of_copies} == {copied}
+    ready = contraction((512,), (columns,), (depth,))
+    lying = Operand(read=1, places=(), contiguous=(ready.columns[-1].place,), slides=False)
+    ready = dataclasses.replace(ready, vectors=lying)
+    found = [plan for plan in plans(ready, AVX512) if plan.vectors is Staging.NONE]
+    assert {plan.blocks_depth for plan in found} == {lies_ready}
 
 
 @pytest.mark.parametrize("slides", [True, False])
@@ -112,7 +132,7 @@ def test_the_longer_side_of_a_register_tile_is_its_outer_loop(rows, vectors):
 
 
 def test_the_taps_of_channels_first_are_loops_of_their_own():
-    mod = convolution(8, 64, 16, stride=1, padding=1, dilation=1, groups=1, nchw=True)
+    mod = convolution(8, 128, 16, stride=1, padding=1, dilation=1, groups=1, nchw=True)
     schedule = tvm.s_tir.Schedule(mod)
     block = schedule.get_sblock("conv2d_nchw")
     turned = Contraction.turned(schedule.get(block))

@@ -73,10 +73,13 @@ def _tiles(contraction: Contraction, found: Iterable[Plan], unit: VectorUnit) ->
 
 
 def _normalised(schedule: Any, name: str) -> Any | None:
-    """A copy in which indices are simplified and groups are an axis of their own."""
+    """A copy: operands are read where they lie, indices are simplified, groups are an axis of their own."""
     result = schedule.copy()
     block = result.get_sblock(name)
     try:
+        for producer in result.get_producers(block):
+            if _only_moves(result, producer):
+                result.compute_inline(producer)
         group = grouped_axis(result.get(block))
         if group is not None:
             _split_axis(result, block, *group)
@@ -85,6 +88,14 @@ def _normalised(schedule: Any, name: str) -> Any | None:
     except TVM_ERRORS:
         return None
     return result
+
+
+def _only_moves(schedule: Any, producer: Any) -> bool:
+    """It has an operand in another order, for one reader: a plan that copies can do that as well."""
+    node = schedule.get(producer)
+    value = getattr(node.body, "value", None)
+    moves = node.init is None and type(value).__name__ in ("BufferLoad", "TensorLoad")
+    return moves and len(schedule.get_consumers(producer)) == 1
 
 
 def _same_axes(schedule: Any, block: Any) -> None:

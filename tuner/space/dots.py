@@ -81,7 +81,7 @@ def _partial_sums(schedule: Any, block: Any, dots: Dots, *, lanes: int) -> _Sums
     *batch, rows, columns, steps, within = schedule.get_loops(partial)
     rows, tile_rows = schedule.split(rows, [None, dots.rows])
     columns, tile_columns = schedule.split(columns, [None, dots.columns])
-    outer, columns = sampled(schedule, columns, max_innermost=_MAX_TILES)
+    outer, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
     tile = (tile_rows, tile_columns, within)
     schedule.reorder(*batch, outer, columns, rows, steps, *tile)
     cores = schedule.fuse(*batch, outer) if batch else outer

@@ -152,10 +152,10 @@ def _tile(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> Any:
         loops[contraction.columns[0].place], [None, nest.tile.columns // nest.lanes, nest.lanes]
     )
     along, row = schedule.split(loops[line], [None, nest.tile.rows])
-    outer_columns, columns = sampled(schedule, columns, max_innermost=_MAX_TILES)
+    outer_columns, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
     outer, inner = [*_loops(loops, contraction.batch), outer_columns], [columns]
     if rows:
-        lines, within = sampled(schedule, loops[rows[-1]], max_innermost=_MAX_TILES)
+        lines, within = sampled(schedule, loops[rows[-1]], n=2, max_innermost=_MAX_TILES)
         outer, inner = [*outer, *(loops[place] for place in rows[:-1]), lines], [columns, within]
     tile = nest.tile.nest(row, vector, lane, lanes=nest.lanes)
     schedule.reorder(*outer, *phases, *inner, along, *tap_phases, *(loops[place] for place in depth), *tile)

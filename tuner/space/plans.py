@@ -18,8 +18,13 @@ _NEARLY = 0.8
 #: 3x3. Channels first, 96 to 128 of 27x27 on Zen 3: a nest with a tile of 0.59 took 1.15 ms, one with a tile
 #: of 0.88, padded, and its copy 1.87.
 _NEARLY_SLIDING = 0.5
-#: A depth beyond this is blocked, so that a panel of columns stays in the first cache.
-_SHALLOW = 384
+#: Up to this depth sums stay in registers from their first product to their last. Beyond it columns that are
+#: read where they lie have to come from near, that is from an operand of at most so many elements: 1024 cubed
+#: made 80 GFLOP/s, its depth in pieces 178; 512 cubed 439 on two cores, in pieces 372 (Intel, AVX-512).
+_SHALLOW, _NEAR = 384, 1 << 18
+#: The same where a copy has the columns in the order of the depth: 512 cubed made 412 GFLOP/s, in pieces 386,
+#: 1024 cubed 205 on one core, in pieces 198; 1152 deep both were level.
+_SHALLOW_COPIED = 1024
 #: A last tile of fewer rows pays from this depth on: 1533 µs for 1643 of whole tiles at 512 (Zen 3), level at
 #: 192, and 181 for 159 at 64.
 _DEEP = 256
@@ -63,20 +68,34 @@ def plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2) -> tu
         *_staged(contraction, best, full=not unstaged),
     ]
     grain = _depth_grain(contraction.depth, depth)
-    blocks_depth = depth > _SHALLOW and grain < depth
-    steps = _loops(contraction.depth, grain if blocks_depth else depth)
-    return tuple(
-        Plan(
+    made = []
+    for tile, scalars, vectors in dict.fromkeys(found):
+        blocks_depth = grain < depth and _blocks_depth(contraction, vectors)
+        plan = Plan(
             tile=tile,
             scalars=scalars,
             vectors=vectors,
             depth_grain=grain,
-            depth_loops=steps if Staging.NONE in (scalars, vectors) else (math.prod(steps),),
+            depth_loops=_steps(contraction, grain if blocks_depth else depth, scalars, vectors),
             blocks_depth=blocks_depth,
             peels=scalars is Staging.NONE and rows % tile.rows > 0,
         )
-        for tile, scalars, vectors in dict.fromkeys(found)
-    )
+        made.append(plan)
+    return tuple(made)
+
+
+def _blocks_depth(contraction: Contraction, vectors: Staging) -> bool:
+    """Sums return to memory between pieces of the depth."""
+    _, columns, depth = contraction.extents
+    is_copied = vectors is not Staging.NONE
+    is_near = depth <= _SHALLOW_COPIED and (is_copied or depth * columns <= _NEAR)
+    return depth > _SHALLOW and not is_near
+
+
+def _steps(contraction: Contraction, size: int, scalars: Staging, vectors: Staging) -> tuple[int, ...]:
+    """Extents of the loops over a piece of the depth; one where both operands are copied."""
+    steps = _loops(contraction.depth, size)
+    return steps if Staging.NONE in (scalars, vectors) else (math.prod(steps),)
 
 
 def whole_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tuple[RegisterTile, ...]:

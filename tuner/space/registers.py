@@ -28,7 +28,7 @@ def may_be_vectors(node: Any) -> bool:
     return not any(str(region.source.dtype).startswith("float8") for region in node.writes)
 
 
-def sampled(schedule: Any, loop: Any, *, max_innermost: int) -> Any:
-    """The two loops of a loop that is split as the search decides."""
-    factors = schedule.sample_perfect_tile(loop, n=2, max_innermost_factor=max_innermost)
+def sampled(schedule: Any, loop: Any, *, n: int, max_innermost: int) -> Any:
+    """The `n` loops of a loop that is split as the search decides."""
+    factors = schedule.sample_perfect_tile(loop, n=n, max_innermost_factor=max_innermost)
     return schedule.split(loop, factors)

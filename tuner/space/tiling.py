@@ -1,8 +1,9 @@
 """Writes one Plan of a contraction into a schedule, with public primitives that every TVM replays.
 
-Loops, from the outside: (batch, outer columns, outer rows) over the cores; blocks of depth; columns, rows of
-tiles; depth; the register tile, its rows and vectors unrolled. Outer factors and the depth's are sampled and
-can be mutated; the register tile is the plan's own.
+Loops, from the outside: (batch, outer columns, outer rows) over the cores; blocks of depth; rows, columns
+and rows again of tiles; depth; the register tile, its rows and vectors unrolled. With one tile in the inner
+rows' loop a tile of scalars stays in the first cache while columns pass; with one in the middle, columns stay.
+Outer factors and the depth's are sampled and can be mutated; the register tile is the plan's own.
 """
 
 from dataclasses import dataclass
@@ -17,8 +18,10 @@ from tuner.space.staging import write_stage, write_tail
 #: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
 PEELED = "pragma_loop_partition_hint"
 _MAX_TILES = 64
-#: Of the tiles of a peeled loop at most one in so many is empty; a block of them has so many at least.
-_FULL, _MIN_BLOCK = 32, 8
+#: Tiles of a peeled loop go in pairs, of which at most one in so many is empty; a block has so many at least.
+_PAIR, _FULL, _MIN_BLOCK = 2, 32, 4
+#: Tiles of columns that keep every core busy.
+_ENOUGH = 16
 _MAX_PIECES = 16
 
 
@@ -62,29 +65,31 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
     loops = list(schedule.get_loops(block))
     batch = [loops.pop(0)] if batched else []
     rows, columns, depth = loops
-    n_tiles = _n_tiles(int(schedule.get(rows).extent), plan.tile.rows) if plan.peels else None
-    rows, tile_rows = schedule.split(rows, [n_tiles, plan.tile.rows])
+    rows, *pair, tile_rows = _row_tiles(schedule, rows, plan)
     # A vector of three registers was 28 times slower than a loop over single ones.
     columns, tile_vectors, tile_lanes = schedule.split(columns, [None, plan.tile.columns // lanes, lanes])
     tile = plan.tile.nest(tile_rows, tile_vectors, tile_lanes, lanes=lanes)
-    outer_columns, columns = sampled(schedule, columns, max_innermost=_MAX_TILES)
-    outer = [*batch, outer_columns]
-    if plan.vectors is not Staging.TILE:  # else each core would copy the same columns again for other rows
-        outer_rows, rows = sampled(schedule, rows, max_innermost=_MAX_TILES)
-        outer.append(outer_rows)
+    spreads_rows = _spreads_rows(plan, n_columns=int(schedule.get(columns).extent))
+    outer_columns, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
+    *outer_rows, middle_rows, rows = sampled(schedule, rows, n=2 + spreads_rows, max_innermost=_MAX_TILES)
+    if pair:
+        schedule.reorder(rows, *pair)
+        rows = schedule.fuse(rows, *pair)
     blocks: list[Any] = []
     depths: list[Any] = []
     if plan.blocks_depth:
         pieces, depth = schedule.split(depth, [None, plan.depth_grain])
-        outer_depth, pieces = sampled(schedule, pieces, max_innermost=_MAX_PIECES)
+        outer_depth, pieces = sampled(schedule, pieces, n=2, max_innermost=_MAX_PIECES)
         blocks, depths = [outer_depth], [pieces]
     several = len(plan.depth_loops) > 1
     depths += schedule.split(depth, list(plan.depth_loops)) if several else [depth]
-    schedule.reorder(*outer, *blocks, columns, rows, *depths, *tile)
+    outer = [*batch, outer_columns, *outer_rows]
+    schedule.reorder(*outer, *blocks, middle_rows, columns, rows, *depths, *tile)
     over_cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
     schedule.parallel(over_cores)
     if plan.peels:
-        schedule.annotate(rows, PEELED, 1)
+        for loop in (middle_rows, rows):
+            schedule.annotate(loop, PEELED, 1)
     return _Nest(
         outer=over_cores,
         inner=blocks[0] if blocks else over_cores,
@@ -93,9 +98,28 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
     )
 
 
-def _n_tiles(extent: int, size: int) -> int:
+def _row_tiles(schedule: Any, rows: Any, plan: Plan) -> tuple[Any, ...]:
+    """Loops over tiles and over the rows of one. Peeled tiles go in pairs: TVM takes no hint of a unit loop."""
+    if not plan.peels:
+        return tuple(schedule.split(rows, [None, plan.tile.rows]))
+    n_pairs = _n_pairs(int(schedule.get(rows).extent), plan.tile.rows)
+    return tuple(schedule.split(rows, [n_pairs, _PAIR, plan.tile.rows]))
+
+
+def _spreads_rows(plan: Plan, *, n_columns: int) -> bool:
+    """Not only columns go over the cores.
+
+    Where columns are copied within an outer tile each core would copy them again for other rows; and where
+    rows are peeled TVM cannot tell which core has the last of them, and leaves conditions in the last tile.
+    """
+    if plan.vectors is Staging.TILE:
+        return False
+    return not plan.peels or n_columns < _ENOUGH
+
+
+def _n_pairs(extent: int, size: int) -> int:
     """As many as it takes; a few that are empty where their number would else have no divisor to block by."""
-    least = -(-extent // size)
+    least = -(-extent // (_PAIR * size))
     return next((count for count in range(least, least + least // _FULL + 1) if _has_block(count)), least)
 
 
