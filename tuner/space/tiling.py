@@ -2,7 +2,7 @@
 
 Loops, from the outside: (batch, outer columns, outer rows) over the cores; blocks of depth; rows, columns
 and rows again of tiles; depth; the register tile, its rows and vectors unrolled. With one tile in the inner
-rows' loop a tile of scalars stays in the first cache while columns pass; with one in the middle, columns stay.
+rows' loop a tile of scalars stays in the first cache while columns pass; with one in the middle, columns do.
 Outer factors and the depth's are sampled and can be mutated; the register tile is the plan's own.
 """
 
@@ -99,7 +99,7 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
 
 
 def _row_tiles(schedule: Any, rows: Any, plan: Plan) -> tuple[Any, ...]:
-    """Loops over tiles and over the rows of one. Peeled tiles go in pairs: TVM takes no hint of a unit loop."""
+    """Loops over tiles and over the rows of one. Peeled ones go in pairs: a unit loop takes no hint."""
     if not plan.peels:
         return tuple(schedule.split(rows, [None, plan.tile.rows]))
     n_pairs = _n_pairs(int(schedule.get(rows).extent), plan.tile.rows)
