@@ -6,6 +6,7 @@ rows' loop a tile of scalars stays in the first cache while columns pass; with o
 Outer factors and the depth's are sampled and can be mutated; the register tile is the plan's own.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ PEELED = "pragma_loop_partition_hint"
 _MAX_TILES = 64
 #: Tiles of a peeled loop go in pairs, of which at most one in so many is empty; a block has so many at least.
 _PAIR, _FULL, _MIN_BLOCK = 2, 32, 4
-#: Tiles of columns that keep every core busy.
+#: Tiles of columns, of all batches, that keep every core busy.
 _ENOUGH = 16
 _MAX_PIECES = 16
 
@@ -69,7 +70,8 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
     # A vector of three registers was 28 times slower than a loop over single ones.
     columns, tile_vectors, tile_lanes = schedule.split(columns, [None, plan.tile.columns // lanes, lanes])
     tile = plan.tile.nest(tile_rows, tile_vectors, tile_lanes, lanes=lanes)
-    spreads_rows = _spreads_rows(plan, n_columns=int(schedule.get(columns).extent))
+    n_pieces = math.prod(int(schedule.get(loop).extent) for loop in (*batch, columns))
+    spreads_rows = _spreads_rows(plan, n_pieces=n_pieces)
     outer_columns, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
     *outer_rows, middle_rows, rows = sampled(schedule, rows, n=2 + spreads_rows, max_innermost=_MAX_TILES)
     if pair:
@@ -106,15 +108,15 @@ def _row_tiles(schedule: Any, rows: Any, plan: Plan) -> tuple[Any, ...]:
     return tuple(schedule.split(rows, [n_pairs, _PAIR, plan.tile.rows]))
 
 
-def _spreads_rows(plan: Plan, *, n_columns: int) -> bool:
-    """Not only columns go over the cores.
+def _spreads_rows(plan: Plan, *, n_pieces: int) -> bool:
+    """Rows go over the cores as well as the `n_pieces` of columns.
 
-    Where columns are copied within an outer tile each core would copy them again for other rows; and where
-    rows are peeled TVM cannot tell which core has the last of them, and leaves conditions in the last tile.
+    Where there are enough of those, rows stay together: columns that are copied within an outer tile would be
+    copied again for other rows; and of peeled rows TVM cannot tell which core has the last, so that conditions
+    are left in their tile.
     """
-    if plan.vectors is Staging.TILE:
-        return False
-    return not plan.peels or n_columns < _ENOUGH
+    is_better_off = plan.vectors is Staging.TILE or plan.peels
+    return n_pieces < _ENOUGH or not is_better_off
 
 
 def _n_pairs(extent: int, size: int) -> int:
