@@ -139,7 +139,7 @@ def test_rows_that_are_no_whole_tiles_are_peeled_and_give_the_numbers_of_the_unt
 @pytest.mark.parametrize("rows", [[1, 9], [9, 1], [3, 3]])
 def test_a_peeled_nest_has_no_condition_and_ends_with_a_lesser_tile(llvm, rows):
     """Whichever loop goes over the nine pairs of tiles, of which the last has four rows alone."""
-    mod = matmul(100, 64, 256)
+    mod = matmul(100, 256, 256)
     found = [json.loads(canonical_text(each.trace)) for each in spaces(mod, llvm)]
     # Columns are copied tile by tile: no core has rows of its own.
     instructions, [columns, (site, _)] = next(

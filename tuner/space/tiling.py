@@ -112,8 +112,8 @@ def _spreads_rows(plan: Plan, *, n_pieces: int) -> bool:
     """Rows go over the cores as well as the `n_pieces` of columns.
 
     Where there are enough of those, rows stay together: columns that are copied within an outer tile would be
-    copied again for other rows; and of peeled rows TVM cannot tell which core has the last, so that conditions
-    are left in their tile.
+    copied again for other rows; and of peeled rows TVM cannot tell which core has the last, and leaves
+    conditions in their tile.
     """
     is_better_off = plan.vectors is Staging.TILE or plan.peels
     return n_pieces < _ENOUGH or not is_better_off
