@@ -22,7 +22,19 @@ _ACCUMULATORS, _LATENCY = (1, 2, 4, 8), 4
 _MIN_VECTORS = 2
 #: Functions that LLVM has as vector instructions; others are calls, element by element.
 _VECTOR_CALLS = frozenset(
-    {"sqrt", "rsqrt", "fabs", "floor", "ceil", "round", "trunc", "nearbyint", "if_then_else", "likely"}
+    {
+        "sqrt",
+        "rsqrt",
+        "fabs",
+        "floor",
+        "ceil",
+        "round",
+        "trunc",
+        "nearbyint",
+        "if_then_else",
+        "likely",
+        "reinterpret",
+    }
 )
 
 
