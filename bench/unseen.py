@@ -112,6 +112,18 @@ def _dense(rows: int, columns: int, depth: int) -> Build:
     return build
 
 
+def _fast_softmax(rows: int, columns: int) -> Build:
+    """A polynomial in place of exp, as relax's FastMathTransform writes it."""
+
+    def build() -> Sequence[Any]:
+        from tvm import te, topi
+
+        data = te.placeholder((rows, columns), name="data")
+        return data, topi.nn.fast_softmax(data, 1)
+
+    return build
+
+
 def _layer_norm(rows: int, columns: int) -> Build:
     def build() -> Sequence[Any]:
         from tvm import te, topi
@@ -139,4 +151,5 @@ UNSEEN: dict[str, Build] = {
     "SCORES": _scores(8, 257, 257, 80),
     "DENSE-197": _dense(197, 2304, 768),
     "NORM": _layer_norm(1576, 1280),
+    "SFM-fast": _fast_softmax(1024, 1024),
 }

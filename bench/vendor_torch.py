@@ -175,6 +175,7 @@ FUNCTIONS: dict[str, Prepare] = {
     "SCORES": _scores,
     "DENSE-197": _dense,
     "NORM": _layer_norm,
+    "SFM-fast": _softmax,
 }
 
 

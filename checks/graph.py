@@ -18,6 +18,7 @@ from checks.graph_allowed import (
     ATTRIBUTES,
     DTYPE_BITS,
     NODES,
+    REINTERPRET,
     SCHEDULE_RULES,
     THREAD_BINDING_LOOP,
     sort_of,
@@ -195,6 +196,20 @@ class _Check:
             raise GraphError("disallowed_attribute", "a call carries type arguments")
         if not fits(self.sorts[data["args"]], "[expr]"):
             raise GraphError("bad_field", "a TensorIR operator has an argument of Relax")
+        if self._data(data["op"]) == REINTERPRET:
+            self._check_reinterpreted(data)
+
+    def _check_reinterpreted(self, data: dict[str, Any]) -> None:
+        """Of a number, no pointer would come of it; and as many bits, or LLVM would abort."""
+        bits = [self._bits(data["ty"])]
+        bits += [self._bits(self._data(argument).get("ty")) for argument in self._data(data["args"])]
+        if len(bits) != 2 or None in bits or bits[0] != bits[1]:
+            raise GraphError("bad_field", f"{REINTERPRET} is of one number, for another of as many bits")
+
+    def _bits(self, of_type: Any) -> int | None:
+        """Of an element of this type; None where it is no number."""
+        node = {} if of_type is None else self.nodes[of_type]
+        return DTYPE_BITS.get(node["data"]["dtype"]) if node.get("type") == "ir.PrimType" else None
 
     def _check_concrete(self, values: int) -> None:
         if values in self.concrete:

@@ -192,6 +192,8 @@ def sort_of(node_type: str) -> str | None:
     return "expr" if "ty" in fields else "stmt"
 
 
+#: The bits of a number as another number of as many: polynomials in place of exp make powers of two so.
+REINTERPRET: Final = "tirx.reinterpret"
 #: Operators: pure arithmetic on their arguments.
 OPS: Final = frozenset(
     {
@@ -204,6 +206,7 @@ OPS: Final = frozenset(
                 *("atanh", "atan2", "erf", "sigmoid", "floor", "round", "nearbyint", "trunc", "fabs"),
                 *("fmod", "hypot", "copysign", "ldexp", "nextafter", "popcount", "fma"),
                 *("isnan", "isfinite", "isinf", "q_multiply_shift", "q_multiply_shift_per_axis"),
+                REINTERPRET.removeprefix("tirx."),
             )
         ),
     }

@@ -32,6 +32,12 @@ def _matmul_relu() -> tvm.IRModule:
     return _from_te([a, b, topi.nn.relu(c)])
 
 
+def _fast_softmax() -> tvm.IRModule:
+    """As relax's FastMathTransform writes it: a polynomial, and a power of two out of an integer's bits."""
+    x = te.placeholder((4, 8), name="X")
+    return _from_te([x, topi.nn.fast_softmax(x, 1)])
+
+
 def _matmul_int64_index() -> tvm.IRModule:
     return _from_te(list(_matmul(64, 32, 16)), index_dtype_override="int64")
 
@@ -196,6 +202,7 @@ BUILDERS: dict[str, Callable[[], tvm.IRModule]] = {
     "matmul_relu": _matmul_relu,
     "matmul_int64_index": _matmul_int64_index,
     "matmul_bf16": _matmul_bf16,
+    "fast_softmax": _fast_softmax,
     "quantised_matmul": _quantised_matmul,
     "conv2d": _conv2d,
     "conv2d_int64": functools.partial(_conv2d, "int64"),

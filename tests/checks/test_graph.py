@@ -96,13 +96,30 @@ def test_a_node_type_off_the_list_is_refused(node_type):
     "op",
     [
         *("tirx.call_extern", "tirx.call_pure_extern", "tirx.tvm_call_packed", "tirx.call_llvm_intrin"),
-        *("tirx.address_of", "tirx.cuda.func_call", "tirx.reinterpret", "tirx.tvm_access_ptr", "system"),
+        *("tirx.address_of", "tirx.cuda.func_call", "tirx.tvm_access_ptr", "system"),
     ],
 )
 def test_an_operator_off_the_list_is_refused(op):
     graph = modules.graph("sigmoid")
     graph["nodes"][first(graph, "ir.Op")]["data"] = op
     assert refusal(graph).code == "disallowed_op"
+
+
+@pytest.mark.parametrize("dtype", ["handle", "int64", "bool"])
+def test_a_reinterpretation_is_of_a_number_for_another_of_as_many_bits(dtype):
+    """A pointer would come of it, or a failed assertion of LLVM's."""
+    graph = modules.graph("fast_softmax")
+    nodes = graph["nodes"]
+    op = next(index for index, node in enumerate(nodes) if node.get("data") == "tirx.reinterpret")
+    call = next(node for node in nodes if node["type"] == "ir.Call" and node["data"]["op"] == op)
+    other = next(
+        index
+        for index, node in enumerate(nodes)
+        if node["type"] == "ir.PrimType" and node["data"]["dtype"] == "bool"
+    )
+    nodes[other]["data"]["dtype"] = dtype
+    call["data"]["ty"] = other
+    assert "as many bits" in refusal(graph).detail
 
 
 def test_the_function_at_fault_is_named_among_several():

@@ -153,6 +153,15 @@ def test_a_peeled_nest_has_no_condition_and_ends_with_a_lesser_tile(llvm, rows):
     assert not re.search(r"\bif\b|if_then_else|T\.Select", nest)
 
 
+@pytest.mark.parametrize(("cores", "some_keep_rows"), [(2, True), (64, False)])
+def test_rows_go_over_the_cores_too_where_columns_do_not_keep_all_of_them_busy(cores, some_keep_rows):
+    """512 columns are sixteen pieces at least: enough for two cores."""
+    target = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": cores}
+    found = [json.loads(canonical_text(each.trace))[1] for each in spaces(matmul(96, 512, 64), target)]
+    loops_over_rows = {len(rows) for _, (_, rows) in found}
+    assert loops_over_rows == ({2, 3} if some_keep_rows else {3})
+
+
 def test_operands_that_are_only_moved_are_read_where_they_lie(llvm):
     """Heads behind positions, as attention has them: a copy packs both orders away, or none is made."""
     from tvm.s_tir.meta_schedule.testing import te_workload
@@ -211,7 +220,7 @@ def test_with_channels_first_the_filters_may_be_the_vectors(llvm):
     name = schedule.get(block).name_hint
     for plan in plans(turned, AVX2)[:3]:
         candidate = schedule.copy()
-        write_tile(candidate, candidate.get_sblock(name), turned, plan, lanes=AVX2.lanes)
+        write_tile(candidate, candidate.get_sblock(name), turned, plan, lanes=AVX2.lanes, cores=2)
         check_trace(json.loads(canonical_text(candidate.trace)))
         np.testing.assert_allclose(outputs(candidate.mod, llvm, arrays), expected, rtol=1e-4, atol=1e-5)
 

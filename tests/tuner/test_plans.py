@@ -121,7 +121,7 @@ def test_the_longer_side_of_a_register_tile_is_its_outer_loop(rows, vectors):
     straight = Contraction.of(schedule.get(block))
     chosen = RegisterTile(rows=rows, columns=vectors * AVX2.lanes)
     plan = dataclasses.replace(plans(straight, AVX2)[0], tile=chosen)
-    tile(schedule, block, straight, plan, lanes=AVX2.lanes)
+    tile(schedule, block, straight, plan, lanes=AVX2.lanes, cores=2)
     (update,) = [
         found
         for found in schedule.get_child_blocks(schedule.get_sblock("root"))
@@ -138,7 +138,7 @@ def test_the_taps_of_channels_first_are_loops_of_their_own():
     turned = Contraction.turned(schedule.get(block))
     plan = next(plan for plan in plans(turned, AVX2) if plan.scalars is Staging.NONE)
     assert (plan.blocks_depth, plan.depth_loops) == (True, (8, 3, 3))
-    tile(schedule, block, turned, plan, lanes=AVX2.lanes)
+    tile(schedule, block, turned, plan, lanes=AVX2.lanes, cores=2)
     (update,) = [
         found
         for found in schedule.get_child_blocks(schedule.get_sblock("root"))

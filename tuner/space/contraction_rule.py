@@ -35,11 +35,12 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     if contraction is None:
         return []
     unit = vector_unit(target, contraction.dtype)
-    forms = _tiles(contraction, plans(contraction, unit), unit)
+    cores = int(target.attrs.get("num-cores", 1))
+    forms = _tiles(contraction, plans(contraction, unit), unit, cores=cores)
     turned = Contraction.turned(node)
     if turned is not None and _is_worth_turning(contraction, turned, unit):
         n_tiles = 2 if turned.scalars.slides else 1
-        forms += _tiles(turned, plans(turned, unit, n_tiles=n_tiles), unit)
+        forms += _tiles(turned, plans(turned, unit, n_tiles=n_tiles), unit, cores=cores)
     rows = [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
         for dots in dots_of(contraction, unit)
@@ -68,8 +69,9 @@ def _is_worth_turning(straight: Contraction, turned: Contraction, unit: VectorUn
     return bool(whole_tiles(turned, unit, count=1)) and not whole_tiles(straight, unit, count=1)
 
 
-def _tiles(contraction: Contraction, found: Iterable[Plan], unit: VectorUnit) -> list[Any]:
-    return [partial(tile, contraction=contraction, plan=plan, lanes=unit.lanes) for plan in found]
+def _tiles(contraction: Contraction, found: Iterable[Plan], unit: VectorUnit, *, cores: int) -> list[Any]:
+    write = partial(tile, contraction=contraction, lanes=unit.lanes, cores=cores)
+    return [partial(write, plan=plan) for plan in found]
 
 
 def _normalised(schedule: Any, name: str) -> Any | None:

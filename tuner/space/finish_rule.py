@@ -8,6 +8,7 @@ So it is asked only where no plan was written, and no sum goes on from what its 
 from contextlib import suppress
 from typing import Any
 
+from tuner.space.calls import has_call
 from tuner.space.in_place_rule import goes_on
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import may_be_vectors
@@ -106,6 +107,6 @@ def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
     if outer and elements >= _MIN_PARALLEL_ELEMENTS:
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
     lanes = vector_unit(target, str(node.writes[0].source.dtype)).lanes
-    if all(spatial) and extents[-1] % lanes == 0 and may_be_vectors(node):
+    if all(spatial) and extents[-1] % lanes == 0 and may_be_vectors(node) and not has_call(node):
         _, within = schedule.split(loops[-1], [None, lanes])
         schedule.vectorize(within)

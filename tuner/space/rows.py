@@ -5,10 +5,11 @@ within one row, which stays in the first cache; a reduction keeps vectors of par
 makes an axis of its own, because a single accumulator waits for itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.space.calls import has_call, parts_of
 from tuner.space.contraction import Contraction, summands
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import begin, may_be_vectors
@@ -20,10 +21,6 @@ _SPATIAL, _REDUCTION = 0, 2
 _ACCUMULATORS, _LATENCY = (1, 2, 4, 8), 4
 #: Rows shorter than this many vectors are left to others.
 _MIN_VECTORS = 2
-#: Functions that LLVM has as vector instructions; others are calls, element by element.
-_VECTOR_CALLS = frozenset(
-    {"sqrt", "rsqrt", "fabs", "floor", "ceil", "round", "trunc", "nearbyint", "if_then_else", "likely"}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +48,7 @@ def rows_of(schedule: Any, block: Any, unit: VectorUnit) -> tuple[Rows, ...]:
         node.name_hint
     ):  # of a chain's reductions one brings the forms, or they would be there twice
         return ()
-    calls = any(_has_call(schedule.get(schedule.get_sblock(name))) for name in names)
+    calls = any(has_call(schedule.get(schedule.get_sblock(name))) for name in names)
     return tuple(
         Rows(blocks=names, n_axes=n_axes, lanes=unit.lanes, calls_are_scalar=scalar)
         for scalar in ((True, False) if calls else (False,))
@@ -112,7 +109,7 @@ def _write_sum(schedule: Any, part: Any, block: Any, cores: Any, rows: Rows) -> 
 
 def _write_map(schedule: Any, block: Any, cores: Any, rows: Rows) -> None:
     node = schedule.get(block)
-    if _is_scalar(node, rows.n_axes) or (rows.calls_are_scalar and _has_call(node)):
+    if _is_scalar(node, rows.n_axes) or (rows.calls_are_scalar and has_call(node)):
         return
     if not may_be_vectors(node):
         return
@@ -191,7 +188,7 @@ def _lies_along(node: Any, variable: Any) -> bool:
     """Whatever the axis indexes lies contiguous along it."""
     from tvm.tirx.analysis import undefined_vars
 
-    regions = [each for each in _parts(node.body) if hasattr(each, "indices") and len(each.indices)]
+    regions = [each for each in parts_of(node.body) if hasattr(each, "indices") and len(each.indices)]
     for each in regions:
         *outer, last = each.indices
         if any(variable.same_as(found) for index in outer for found in undefined_vars(index, [])):
@@ -200,22 +197,3 @@ def _lies_along(node: Any, variable: Any) -> bool:
         if uses and not any(variable.same_as(summand) for summand in summands(last)):
             return False
     return bool(regions)
-
-
-def _has_call(node: Any) -> bool:
-    """It computes something of an element by a function that LLVM has no instruction for."""
-    calls = [each for each in _parts(node.body) if type(each).__name__ == "Call"]
-    names = (str(getattr(call.op, "name", "")) for call in calls)  # as `tirx.sqrt`, `prim.ceil`
-    return any(name.rpartition(".")[2] not in _VECTOR_CALLS for name in names)
-
-
-def _parts(node: Any) -> Iterator[Any]:
-    """A statement or an expression, and all that it is made of."""
-    yield node
-    for name in ("a", "b", "value", "condition", "true_value", "false_value", "body"):
-        part = getattr(node, name, None)
-        if part is not None and hasattr(part, "same_as"):
-            yield from _parts(part)
-    for name in ("args", "seq"):
-        for part in getattr(node, name, None) or ():
-            yield from _parts(part)

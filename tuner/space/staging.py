@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.space.calls import has_call
 from tuner.space.index_maps import index_map
 from tuner.space.registers import may_be_vectors
 from tuner.space.vectors import largest_divisor
@@ -89,8 +90,9 @@ def _vectorize_last(schedule: Any, loop: Any, *, lanes: int, extent: int) -> Non
 
 
 def write_tail(schedule: Any, tail: Any, *, after: Any, lanes: int, columns: int) -> None:
-    """Vectorises the last axis of what takes a tile of the output to its place."""
-    if not may_be_vectors(schedule.get(tail)):
+    """Vectorises the last axis of what takes a tile of the output to its place, unless it calls functions."""
+    node = schedule.get(tail)
+    if not may_be_vectors(node) or has_call(node):
         return
     *_, last = below(schedule, tail, after)
     _vectorize_last(schedule, last, lanes=lanes, extent=columns)

@@ -21,8 +21,8 @@ PEELED = "pragma_loop_partition_hint"
 _MAX_TILES = 64
 #: Tiles of a peeled loop go in pairs, of which at most one in so many is empty; a block has so many at least.
 _PAIR, _FULL, _MIN_BLOCK = 2, 32, 4
-#: Tiles of columns, of all batches, that keep every core busy.
-_ENOUGH = 16
+#: Tiles of columns, of all batches, for each core that keep it busy.
+_ENOUGH = 8
 _MAX_PIECES = 16
 
 
@@ -38,10 +38,10 @@ class _Nest:
     tile: tuple[Any, ...]
 
 
-def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lanes: int) -> None:
+def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lanes: int, cores: int) -> None:
     """Raises what TVM raises where the plan does not fit the block."""
     form = normal_form(schedule, block, contraction, plan)
-    nest = _nest(schedule, block, plan, lanes=lanes, batched=bool(contraction.batch))
+    nest = _nest(schedule, block, plan, lanes=lanes, cores=cores, batched=bool(contraction.batch))
     if form.tail is not None:
         schedule.reverse_compute_at(form.tail, nest.outer, preserve_unit_loops=True)
         write_tail(schedule, form.tail, after=nest.outer, lanes=lanes, columns=contraction.extents[1])
@@ -62,7 +62,7 @@ def _write_stages(schedule: Any, form: NormalForm, nest: _Nest, plan: Plan, *, l
         schedule.annotate(stage.block, TILED, STRUCTURE)
 
 
-def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -> _Nest:
+def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, cores: int, batched: bool) -> _Nest:
     loops = list(schedule.get_loops(block))
     batch = [loops.pop(0)] if batched else []
     rows, columns, depth = loops
@@ -71,7 +71,7 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, batched: bool) -
     columns, tile_vectors, tile_lanes = schedule.split(columns, [None, plan.tile.columns // lanes, lanes])
     tile = plan.tile.nest(tile_rows, tile_vectors, tile_lanes, lanes=lanes)
     n_pieces = math.prod(int(schedule.get(loop).extent) for loop in (*batch, columns))
-    spreads_rows = _spreads_rows(plan, n_pieces=n_pieces)
+    spreads_rows = n_pieces < _ENOUGH * cores or not _keeps_rows(plan)
     outer_columns, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
     *outer_rows, middle_rows, rows = sampled(schedule, rows, n=2 + spreads_rows, max_innermost=_MAX_TILES)
     if pair:
@@ -108,15 +108,13 @@ def _row_tiles(schedule: Any, rows: Any, plan: Plan) -> tuple[Any, ...]:
     return tuple(schedule.split(rows, [n_pairs, _PAIR, plan.tile.rows]))
 
 
-def _spreads_rows(plan: Plan, *, n_pieces: int) -> bool:
-    """Rows go over the cores as well as the `n_pieces` of columns.
+def _keeps_rows(plan: Plan) -> bool:
+    """Its rows are better off on one core, where there are columns enough for all.
 
-    Where there are enough of those, rows stay together: columns that are copied within an outer tile would be
-    copied again for other rows; and of peeled rows TVM cannot tell which core has the last, and leaves
-    conditions in their tile.
+    Columns that are copied within an outer tile would be copied again for other rows; and of peeled rows TVM
+    cannot tell which core has the last, and leaves conditions in their tile.
     """
-    is_better_off = plan.vectors is Staging.TILE or plan.peels
-    return n_pieces < _ENOUGH or not is_better_off
+    return plan.vectors is Staging.TILE or plan.peels
 
 
 def _n_pairs(extent: int, size: int) -> int:

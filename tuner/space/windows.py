@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.space.calls import has_call
 from tuner.space.contraction import loads_of, summands
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import begin, may_be_vectors
@@ -107,7 +108,8 @@ def _write_consumer(schedule: Any, block: Any, cores: Any, window: Window) -> No
 
 def _vectorize(schedule: Any, block: Any, cores: Any, window: Window) -> None:
     last = below(schedule, block, cores)[-1]
-    if int(schedule.get(last).extent) % window.lanes == 0 and may_be_vectors(schedule.get(block)):
+    node = schedule.get(block)
+    if int(schedule.get(last).extent) % window.lanes == 0 and may_be_vectors(node) and not has_call(node):
         _, within = schedule.split(last, [None, window.lanes])
         schedule.vectorize(within)
     schedule.annotate(block, TILED, STRUCTURE)
