@@ -106,7 +106,8 @@ class RooflineModel:
     def _spills(self, plain: _Columns, lanes: _Columns) -> npt.NDArray[np.bool_]:
         """Whether a sum goes through more accumulators than there are registers, before it returns to one."""
         elements = np.where(plain[:, _UPDATED] > 0, plain[:, _AGAIN], 0).max(axis=1)
-        return np.asarray(elements / lanes > self._cpu.registers - _OPERANDS)
+        # A column is a float32 logarithm: of 28 registers came back 28.000002.
+        return np.asarray(np.rint(elements) / lanes > self._cpu.registers - _OPERANDS)
 
     def _traffic(self, plain: _Columns, lanes: _Columns) -> _Columns:
         operations = plain[:, FLOAT_OPS].sum(axis=1)
