@@ -112,11 +112,11 @@ def test_a_first_build_is_cut_short_and_tried_again_after_the_others(bench, auth
         *[authored["mm_tiled"]] * 2,
         slow_build_secs=0.001,
         slow_build_ratio=1000.0,
-        build_timeout_secs=3.0,
+        build_timeout_secs=2.0,  # in three a fast host meets the limit of memory first
     )
     assert [outcome.outcome for outcome in others] == [Outcome.OK] * 2
     assert endless.outcome == Outcome.BUILD_TIMEOUT
-    assert "more than 3 s" in endless.error
+    assert "more than 2 s" in endless.error
     assert time.monotonic() - began < 15
 
 

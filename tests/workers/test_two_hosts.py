@@ -262,7 +262,7 @@ def test_a_builder_too_tries_an_endless_build_again_after_the_others(
         authored["mm"],
         authored["mm_unrolled"],
         authored["mm_tiled"],
-        build_timeout_secs=3.0,
+        build_timeout_secs=2.0,  # in three a fast host meets the limit of memory first
         slow_build_secs=0.5,
     )
     began = time.monotonic()
@@ -270,8 +270,8 @@ def test_a_builder_too_tries_an_endless_build_again_after_the_others(
     assert outcomes(told) == {0: Outcome.BUILD_TIMEOUT}
     assert {each.trial_id for each in told if isinstance(each, TrialBuilt)} == {1}
     (endless,) = [each for each in told if not isinstance(each, TrialBuilt)]
-    assert "more than 3 s" in endless.error
-    assert 4.0 < time.monotonic() - began < 15.0
+    assert "more than 2 s" in endless.error
+    assert 2.4 < time.monotonic() - began < 15.0
     assert bench.holding.held() == []
 
 
