@@ -3,7 +3,6 @@
 # ruff: noqa: N803, N805, N812  # TVMScript is not Python: its names are the paper's
 
 import json
-import re
 import subprocess
 import sys
 from functools import reduce
@@ -25,7 +24,6 @@ from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import is_ours
 from tuner.space.plans import plans
 from tuner.space.rules import with_ours
-from tuner.space.tiling import PEELED
 from tuner.space.tiling import tile as write_tile
 from tuner.space.vectors import VectorUnit, best_tiles, register_tiles, vector_unit
 from tuner.target import make_target
@@ -122,35 +120,6 @@ def test_matrix_products_of_odd_shapes_give_the_numbers_of_the_untuned_program(
 ):
     mod = matmul(rows, columns, depth, transposed=transposed, epilogue=epilogue)
     assert_same_numbers(mod, llvm, seed=seed)
-
-
-@pytest.mark.parametrize("epilogue", [False, True])
-@pytest.mark.parametrize("rows", [34, 100])
-def test_rows_that_are_no_whole_tiles_are_peeled_and_give_the_numbers_of_the_untuned_program(
-    llvm, rows, epilogue
-):
-    mod = matmul(rows, 64, 800, epilogue=epilogue)
-    peeled = [found for found in spaces(mod, llvm) if PEELED in canonical_text(found.trace)]
-    assert peeled
-    assert not any("PadEinsum" in canonical_text(found.trace) for found in peeled)
-    assert_same_numbers(mod, llvm, seed=rows, found=peeled, at_most=len(peeled))
-
-
-@pytest.mark.parametrize("rows", [[1, 9], [9, 1], [3, 3]])
-def test_a_peeled_nest_has_no_condition_and_ends_with_a_lesser_tile(llvm, rows):
-    """Whichever loop goes over the nine pairs of tiles, of which the last has four rows alone."""
-    mod = matmul(100, 256, 256)
-    found = [json.loads(canonical_text(each.trace)) for each in spaces(mod, llvm)]
-    # Columns are copied tile by tile: no core has rows of its own.
-    instructions, [columns, (site, _)] = next(
-        trace for trace in found if PEELED in str(trace) and [len(each) for _, each in trace[1]] == [2, 2]
-    )
-    schedule = apply_trace([instructions, [columns, [site, rows]]], mod)
-    lower, *_ = tvm.tirx.get_tir_pipeline("s_tir")
-    bound = tvm.tirx.transform.BindTarget(make_target(llvm).with_host(make_target(llvm)))
-    nest = lower(bound(schedule.mod)).script().split("for ", 1)[1]
-    assert nest.count("range(256)") >= 2  # for six rows at a time, and for four
-    assert not re.search(r"\bif\b|if_then_else|T\.Select", nest)
 
 
 @pytest.mark.parametrize(("cores", "some_keep_rows"), [(2, True), (64, False)])
