@@ -4,18 +4,20 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bench import suite, unseen, vendors
+from bench import vendors
 from bench.report import markdown_table, micros, number, target_text
 from bench.space_rows import Rows
+from bench.workloads import LISTS
 
 #: In the order of lines; with what the last one is compared.
 _SPACES = ("stock", "tune_tir", "tilefarm")
 _OTHERS = ("stock", "tune_tir", *vendors.LIBRARIES)
 _GROUPS = {
-    "suite": tuple(suite.DEVELOPMENT),
-    "suite and extension": (*suite.DEVELOPMENT, *suite.EXTENSION),
-    "unseen": tuple(unseen.UNSEEN),
-    "all": (*suite.DEVELOPMENT, *suite.EXTENSION, *unseen.UNSEEN),
+    "suite": LISTS["suite"],
+    "suite and extension": (*LISTS["suite"], *LISTS["extension"]),
+    "unseen": LISTS["unseen"],
+    "fresh": LISTS["fresh"],
+    "all": LISTS["all"],
 }
 _MEANS_TOLD = "How many times as fast `tilefarm` is: the geometric mean over workloads (the least, how many)."
 _MEANS = (*(f"× {name}" for name in _OTHERS), "× the better library")

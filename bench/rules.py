@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench import evaluate, machine, report, suite, unseen
+from bench import evaluate, machine, report, workloads
 from bench.measuring import Measuring, measuring
 from bench.processes import BenchError
 from bench.search import play
@@ -62,7 +62,7 @@ class Run:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workloads", default="GMM-512,CBR,DEP,SFM", help="names, unseen ones too")
+    parser.add_argument("--workloads", default="GMM-512,CBR,DEP,SFM", help="names, or those of a list")
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--docs", action="store_true", help="write the table into docs/benchmarks.md")
@@ -71,8 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     target = detect_local_target()
     rows: list[list[str]] = []
-    for name in arguments.workloads.split(","):
-        workload = unseen.unseen(name) if name in unseen.UNSEEN else suite.workload(name)
+    for name in workloads.asked(arguments.workloads):
+        workload = workloads.workload(name)
         try:
             found = rows_of(workload, target, seeds=arguments.seeds, trials=arguments.trials)
         except BenchError as error:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench import evaluate, machine, report, report_space, space_rows, suite, unseen, vendors
+from bench import evaluate, machine, report, report_space, space_rows, vendors, workloads
 from bench.evaluate import Timed
 from bench.farm import Farm, running_farm
 from bench.processes import BenchError
@@ -33,7 +33,7 @@ _SPACES = ("stock", "tilefarm")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workloads", default="C2D-a", help="names, or `suite`, `extension`, `unseen`, `all`"
+        "--workloads", default="C2D-a", help="names, or `suite`, `extension`, `unseen`, `fresh`, `all`"
     )
     parser.add_argument("--space", default=",".join(_SPACES), help=f"names, {TUNE_TIR} for stock itself")
     parser.add_argument("--trials", default="64", help="several: the most are searched, the others its first")
@@ -53,10 +53,10 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     failed: list[str] = []
     with running_farm() as farm:
-        for name in _names(arguments.workloads):
+        for name in workloads.asked(arguments.workloads):
             for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
                 try:
-                    rows = _rows(farm, _workload(name), spaces, seed=seed, marks=marks)
+                    rows = _rows(farm, workloads.workload(name), spaces, seed=seed, marks=marks)
                 except BenchError as error:
                     print(f"{name}, seed {seed}: {error}", file=sys.stderr)
                     failed.append(f"{name} {seed}")
@@ -72,21 +72,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _publish() -> None:
-    report.write_section("space", report_space.summary(space_rows.kept(_names("all"))))
-
-
-def _names(asked: str) -> tuple[str, ...]:
-    groups = {
-        "suite": tuple(suite.DEVELOPMENT),
-        "extension": tuple(suite.EXTENSION),
-        "unseen": tuple(unseen.UNSEEN),
-        "all": (*suite.DEVELOPMENT, *suite.EXTENSION, *unseen.UNSEEN),
-    }
-    return groups.get(asked) or tuple(asked.split(","))
-
-
-def _workload(name: str) -> Workload:
-    return unseen.unseen(name) if name in unseen.UNSEEN else suite.workload(name)
+    report.write_section("space", report_space.summary(space_rows.kept(workloads.LISTS["all"])))
 
 
 def _rows(

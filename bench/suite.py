@@ -30,7 +30,11 @@ def names() -> tuple[str, ...]:
 
 def workload(name: str) -> Workload:
     """Loads TVM. Raises KeyError for a name that the suite does not have."""
-    build = (DEVELOPMENT | EXTENSION | SMALL)[name]
+    return built(name, (DEVELOPMENT | EXTENSION | SMALL)[name])
+
+
+def built(name: str, build: Build) -> Workload:
+    """Loads TVM."""
     load_tvm()
     from tvm import te
     from tvm.s_tir.analysis import estimate_tir_flops

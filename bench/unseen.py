@@ -3,20 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bench.suite import Build, Workload
-from tuner.module import canonical_module, save_module
-from tuner.tvm_light import load_tvm
-
-
-def unseen(name: str) -> Workload:
-    """Loads TVM. Raises KeyError for a name that is not here."""
-    build = UNSEEN[name]
-    load_tvm()
-    from tvm import te
-    from tvm.s_tir.analysis import estimate_tir_flops
-
-    mod = canonical_module(te.create_prim_func(list(build())))
-    return Workload(name=name, module=save_module(mod), flops=float(estimate_tir_flops(mod)))
+from bench.suite import Build
 
 
 def _conv2d_nchw(*shape: int) -> Build:

@@ -38,7 +38,11 @@ def _product_bias_relu(a: Array, b: Array, bias: Array) -> Array:
     return np.maximum(np.matmul(a, b) + bias, np.float32(0))
 
 
-#: By the names of bench.suite and bench.unseen.
+def _product_turned(a: Array, b: Array) -> Array:
+    return np.matmul(a.T, b)
+
+
+#: By the names of bench.workloads.
 PRODUCTS: dict[str, Callable[..., Array]] = {
     "GMM-512": _product,
     "GMM-1024": _product,
@@ -51,6 +55,11 @@ PRODUCTS: dict[str, Callable[..., Array]] = {
     "GMM-prime": _product_bias_relu,
     "SCORES": _scores,
     "DENSE-197": _dense,
+    "GEMV-NN": _product,
+    "SKINNY-NN": _product,
+    "LONG-K": _product,
+    "GMM-TN": _product_turned,
+    "TALL": _product,
 }
 
 

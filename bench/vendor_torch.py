@@ -92,11 +92,11 @@ def _conv1d(stride: int, padding: int) -> Prepare:
     return prepare
 
 
-def _depthwise(padding: int) -> Prepare:
+def _depthwise(padding: int, stride: int = 1) -> Prepare:
     def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
         convolve, channels = torch.nn.functional.conv2d, data.shape[3]
         pairs = _arranged(torch, data.permute(0, 3, 1, 2), weight.permute(3, 0, 1, 2))
-        return [partial(convolve, *pair, None, 1, padding, 1, channels) for pair in pairs]
+        return [partial(convolve, *pair, None, stride, padding, 1, channels) for pair in pairs]
 
     return prepare
 
@@ -140,7 +140,49 @@ def _layer_norm(torch: Any, data: Any, scale: Any, shift: Any) -> list[Call]:
     return [lambda: torch.nn.functional.layer_norm(data, scale.shape, scale, shift)]
 
 
-#: By the names of bench.suite and bench.unseen. A capsule convolution has no function of its own.
+def _product_turned(torch: Any, a: Any, b: Any) -> list[Call]:
+    return [lambda: torch.matmul(a.t(), b)]
+
+
+def _conv2d_nchw_bias_relu(stride: int, padding: int) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any, bias: Any) -> list[Call]:
+        flat = bias.reshape(-1)
+
+        def call(image: Any, filters: Any) -> Any:
+            return torch.nn.functional.conv2d(image, filters, flat, stride, padding).relu_()
+
+        return [partial(call, *pair) for pair in _arranged(torch, data, weight)]
+
+    return prepare
+
+
+def _residual(torch: Any, data: Any, weight: Any, bias: Any, skip: Any) -> list[Call]:
+    def call(image: Any, filters: Any, added: Any) -> Any:
+        return torch.nn.functional.conv2d(image, filters, bias, 1, 1).add_(added).relu_()
+
+    formats = (torch.contiguous_format, torch.channels_last)
+    tensors = (data.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1), skip.permute(0, 3, 1, 2))
+    return [partial(call, *(each.contiguous(memory_format=order) for each in tensors)) for order in formats]
+
+
+def _depthwise_nchw(torch: Any, data: Any, weight: Any) -> list[Call]:
+    convolve, channels = torch.nn.functional.conv2d, data.shape[1]
+    return [partial(convolve, *pair, None, 1, 1, 1, channels) for pair in _arranged(torch, data, weight)]
+
+
+def _max_pool(torch: Any, data: Any) -> list[Call]:
+    pool = torch.nn.functional.max_pool2d
+    formats = (torch.contiguous_format, torch.channels_last)
+    return [partial(pool, data.contiguous(memory_format=order), 3, 2, 1) for order in formats]
+
+
+def _global_mean(torch: Any, data: Any) -> list[Call]:
+    image, pool = data.permute(0, 3, 1, 2), torch.nn.functional.adaptive_avg_pool2d
+    formats = (torch.contiguous_format, torch.channels_last)
+    return [partial(pool, image.contiguous(memory_format=order), 1) for order in formats]
+
+
+#: By the names of bench.workloads. A capsule convolution has no function of its own.
 FUNCTIONS: dict[str, Prepare] = {
     "GMM-512": _product,
     "GMM-1024": _product,
@@ -176,6 +218,20 @@ FUNCTIONS: dict[str, Prepare] = {
     "DENSE-197": _dense,
     "NORM": _layer_norm,
     "SFM-fast": _softmax,
+    "GEMV-NN": _product,
+    "SKINNY-NN": _product,
+    "LONG-K": _product,
+    "GMM-TN": _product_turned,
+    "TALL": _product,
+    "NCHW-PW": _conv2d_nchw_bias_relu(1, 0),
+    "NCHW-S2": _conv2d_nchw_bias_relu(2, 1),
+    "NHWC-stem": _conv2d_nhwc(2, 1),
+    "RESIDUAL": _residual,
+    "DEP-S2": _depthwise(1, 2),
+    "DEP-NCHW": _depthwise_nchw,
+    "POOL": _max_pool,
+    "GAP": _global_mean,
+    "NORM-128": _layer_norm,
 }
 
 

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from bench import suite, unseen, vendors
+from bench import vendors, workloads
 from bench.vendor_numpy import PRODUCTS
 from bench.vendor_torch import FUNCTIONS, prepared
 from tuner.module import load_module
@@ -15,7 +15,7 @@ from tuner.tvm_light import load_tvm
 
 
 def module_of(name):
-    return (unseen.unseen(name) if name in unseen.UNSEEN else suite.workload(name)).module
+    return workloads.workload(name).module
 
 
 def inputs_and_output(name):
@@ -32,7 +32,7 @@ def inputs_and_output(name):
     return arrays[:-1], tensors[-1].numpy()
 
 
-@pytest.mark.parametrize("name", ["TBG", "DENSE-odd", "SCORES"])
+@pytest.mark.parametrize("name", ["TBG", "DENSE-odd", "SCORES", "GMM-TN"])
 def test_numpy_computes_what_the_module_computes(name):
     arrays, expected = inputs_and_output(name)
     np.testing.assert_allclose(PRODUCTS[name](*arrays), expected, rtol=1e-4)
@@ -40,7 +40,11 @@ def test_numpy_computes_what_the_module_computes(name):
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="the extra torch is not installed")
 @pytest.mark.parametrize(
-    "name", ["C1D", "CBR", "DEP", "TBG", "NCHW-stem", "C3D", "NORM", "T2D", "T2D-NCHW", "T2D-odd"]
+    "name",
+    [
+        *("C1D", "CBR", "DEP", "TBG", "NCHW-stem", "C3D", "NORM", "T2D", "T2D-NCHW", "T2D-odd"),
+        *("GMM-TN", "NCHW-S2", "RESIDUAL", "DEP-S2", "DEP-NCHW", "POOL", "GAP"),
+    ],
 )
 def test_pytorch_computes_what_the_module_computes(name):
     arrays, expected = inputs_and_output(name)

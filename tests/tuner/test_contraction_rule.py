@@ -5,7 +5,6 @@
 import json
 import subprocess
 import sys
-from functools import reduce
 
 import ml_dtypes  # noqa: F401 - teaches numpy bfloat16
 import numpy as np
@@ -17,15 +16,23 @@ from tvm.script import tirx as T
 
 from checks.space import named_space
 from checks.trace import check_trace
+from tests.tuner.contractions import (
+    AVX2,
+    AVX512,
+    assert_same_numbers,
+    convolution,
+    inputs,
+    matmul,
+    outputs,
+    spaces,
+)
 from tests.tuner.driving import open_search, play
 from tuner.module import canonical_module, save_module
-from tuner.space.contraction import Contraction, grouped_axis
+from tuner.space.contraction import Contraction
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import is_ours
 from tuner.space.plans import plans
-from tuner.space.rules import with_ours
 from tuner.space.tiling import tile as write_tile
-from tuner.space.vectors import VectorUnit, best_tiles, register_tiles, vector_unit
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
 from tuner.tvm_light import load_tvm
@@ -33,77 +40,7 @@ from tuner.tvm_light import load_tvm
 tvm = load_tvm()
 te = tvm.te
 
-OURS, OURS_HASH = named_space("tilefarm")
-AVX2 = VectorUnit(lanes=8, registers=16)
-AVX512 = VectorUnit(lanes=16, registers=32)
-
-
-def matmul(rows, columns, depth, *, transposed=False, epilogue=False):
-    a = te.placeholder((rows, depth), name="A")
-    b = te.placeholder((columns, depth) if transposed else (depth, columns), name="B")
-    k = te.reduce_axis((0, depth), name="k")
-    c = te.compute(
-        (rows, columns), lambda i, j: te.sum(a[i, k] * (b[j, k] if transposed else b[k, j]), axis=k), name="C"
-    )
-    if not epilogue:
-        return canonical_module(te.create_prim_func([a, b, c]))
-    bias = te.placeholder((columns,), name="bias")
-    d = te.compute((rows, columns), lambda i, j: te.max(c[i, j] + bias[j], te.const(0, "float32")), name="D")
-    return canonical_module(te.create_prim_func([a, b, bias, d]))
-
-
-def convolution(size, channels, filters, *, stride, padding, dilation, groups, nchw=False):
-    from tvm import topi
-    from tvm.s_tir.meta_schedule.testing import te_workload
-
-    if nchw:
-        x = te.placeholder((1, channels, size, size + 1), name="X")
-        w = te.placeholder((filters, channels, 3, 3), name="W")
-        return canonical_module(
-            te.create_prim_func([x, w, topi.nn.conv2d_nchw(x, w, stride, padding, dilation)])
-        )
-    arguments = te_workload.conv2d_nhwc(
-        1, size, size + 1, channels, filters, 3, stride, padding, dilation, groups
-    )
-    return canonical_module(te.create_prim_func(list(arguments)))
-
-
-def spaces(mod, target):
-    """Our schedules of the last block that reduces, before anything was sampled anew."""
-    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
-    root = schedule.get_sblock("root")
-    (block,) = [b for b in schedule.get_child_blocks(root) if schedule.get(b).init is not None]
-    return tiled(schedule, block, make_target(target))
-
-
-def outputs(mod, target, arrays):
-    tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.compile(mod, make_target(target))["main"](*tensors)
-    return tensors[-1].numpy()
-
-
-def inputs(mod):
-    generator = np.random.default_rng(0)
-    return [
-        generator.standard_normal([int(extent) for extent in p.ty.shape]).astype("float32")
-        for p in mod["main"].params
-    ]
-
-
-def assert_same_numbers(mod, target, *, seed, at_most=2, found=None):
-    """Of our spaces, with decisions drawn anew, against the untuned program; traces pass the check."""
-    found = spaces(mod, target) if found is None else found
-    assert found
-    arrays = inputs(mod)
-    expected = outputs(mod, target, arrays)
-    rng = np.random.default_rng(seed)
-    for place in rng.permutation(len(found))[:at_most]:
-        instructions, _ = json.loads(canonical_text(found[place].trace))
-        schedule = apply_trace([instructions, []], mod, rand_state=1 + seed)
-        trace = json.loads(canonical_text(schedule.trace))
-        check_trace(trace)
-        got = outputs(schedule.mod, target, arrays)
-        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+OURS, _ = named_space("tilefarm")
 
 
 sizes = st.sampled_from([1, 3, 7, 16, 33, 64])
@@ -206,56 +143,6 @@ def test_few_rows_that_lie_along_the_depth_are_dot_products_too(llvm, rows, colu
         np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
 
 
-def test_stocks_rules_are_those_that_tvm_chooses_for_the_target():
-    """A product of bytes keeps its tensor intrinsic on a CPU that has one."""
-    target = make_target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})
-    a, b = te.placeholder((32, 64), "uint8", name="A"), te.placeholder((32, 64), "int8", name="B")
-    k = te.reduce_axis((0, 64), name="k")
-    c = te.compute(
-        (32, 32), lambda i, j: te.sum(a[i, k].astype("int32") * b[j, k].astype("int32"), axis=k), name="C"
-    )
-    mod = canonical_module(te.create_prim_func([a, b, c]))
-    context = tvm.s_tir.meta_schedule.TuneContext(
-        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
-    )
-    traces = [canonical_text(schedule.trace) for schedule in context.generate_design_space()]
-    assert any("auto_tensorize" in trace for trace in traces)
-    assert any("SSRSSRSS" in trace for trace in traces)
-
-
-def test_a_gpu_keeps_tvms_own_rules():
-    generator = with_ours(tvm.target.Target({"kind": "cuda", "arch": "sm_80"}))  # its intrinsics take long
-    assert generator.sch_rules is None
-
-
-def test_every_register_tile_fits_the_registers():
-    for unit in (AVX2, AVX512):
-        for tile in register_tiles(unit):
-            vectors = tile.columns // unit.lanes
-            assert tile.rows * vectors + min(tile.rows, vectors) + 1 <= unit.registers
-            # Without AVX-512 each broadcast of a tile of one vector becomes the next sum.
-            assert unit is AVX512 or vectors > 1 or 2 * tile.rows + 1 <= unit.registers
-    assert best_tiles(register_tiles(AVX2), AVX2, rows=960, columns=960, count=1)[0].columns == 16
-
-
-@pytest.mark.parametrize(
-    ("cpu", "lanes", "registers"),
-    [
-        ({"mcpu": "x86-64"}, [4, 4, 4, 16], 16),
-        ({"mcpu": "haswell"}, [8, 8, 8, 32], 16),
-        ({"mcpu": "x86-64-v4"}, [16, 16, 16, 64], 32),
-        ({"mcpu": "x86-64-v4", "mattr": ["-avx512f"]}, [8, 8, 8, 32], 16),
-        ({"mcpu": "sapphirerapids"}, [16, 32, 16, 64], 32),
-        ({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu"}, [4, 4, 4, 16], 32),
-    ],
-)
-def test_a_vector_is_as_wide_as_the_cpu_has_it_and_halves_as_it_adds_them(cpu, lanes, registers):
-    target = make_target({"kind": "llvm", "num-cores": 1, **cpu})
-    units = [vector_unit(target, dtype) for dtype in ("float32", "float16", "bfloat16", "int8")]
-    assert [unit.lanes for unit in units] == lanes
-    assert {unit.registers for unit in units} == {registers}
-
-
 @pytest.mark.parametrize("dtypes", [("float16",) * 2, ("bfloat16",) * 2, ("int8", "int32")])
 def test_products_of_halves_and_of_bytes_give_the_numbers_of_the_untuned_program(llvm, dtypes):
     operand, result = dtypes
@@ -277,34 +164,6 @@ def test_products_of_halves_and_of_bytes_give_the_numbers_of_the_untuned_program
         np.testing.assert_array_equal(outputs(schedule.mod, llvm, arrays), expected)
 
 
-def test_padding_is_weighed_against_the_tile():
-    (tile,) = best_tiles(register_tiles(AVX512), AVX512, rows=49, columns=512, count=1)
-    assert 49 % tile.rows == 0 or tile.padded((49, 512))[0] <= 50
-
-
-def test_a_convolution_is_a_contraction_of_pixels_filters_and_taps():
-    mod = convolution(8, 16, 32, stride=1, padding=1, dilation=1, groups=1)
-    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
-    block = schedule.get(schedule.get_sblock("conv2d_nhwc"))
-    contraction = Contraction.of(block)
-    assert contraction is not None
-    assert contraction.extents == (8 * 9, 32, 3 * 3 * 16)
-    assert not contraction.batch
-
-
-def test_groups_are_found_in_the_indices():
-    mod = convolution(8, 16, 32, stride=1, padding=1, dilation=1, groups=2)
-    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
-    assert grouped_axis(schedule.get(schedule.get_sblock("conv2d_nhwc"))) == (3, 16)
-
-
-def test_what_is_no_contraction_is_left_alone(llvm):
-    x = te.placeholder((64, 64), name="X")
-    k = te.reduce_axis((0, 64), name="k")
-    mod = canonical_module(te.create_prim_func([x, te.compute((64,), lambda i: te.sum(x[i, k], axis=k))]))
-    assert spaces(mod, llvm) == []
-
-
 def test_plans_pad_only_what_they_stage():
     mod = matmul(101, 100, 768)
     schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
@@ -313,24 +172,6 @@ def test_plans_pad_only_what_they_stage():
     for plan in plans(contraction, AVX512):
         pads = plan.tile.padded((101, 100)) != (101, 100)
         assert not pads or plan.scalars.value != "none"
-
-
-def test_the_space_is_part_of_the_search_identity():
-    assert named_space("stock") == named_space("post-order-apply")
-    assert named_space("stock")[1] != OURS_HASH
-    with pytest.raises(KeyError):
-        named_space("mine")
-
-
-def test_a_search_over_our_space_picks_among_stocks_and_our_variants_and_evolves_them(llvm):
-    search = open_search("evolutionary", matmul(64, 64, 512, epilogue=True), llvm, space=OURS)
-    batches = play(search, rounds=4, count=12)
-    ours = [is_ours(apply_trace(c.trace, matmul(64, 64, 512, epilogue=True))) for b in batches for c in b]
-    assert any(ours)
-    assert not all(ours)
-    assert all(len(batch) == 12 for batch in batches)
-    later = [c.trace_hash for batch in batches[2:] for c in batch]
-    assert len(set(later)) == len(later)
 
 
 @I.ir_module
@@ -359,34 +200,6 @@ def test_a_product_may_have_its_loops_in_any_order(llvm):
     for schedule in ours[:2]:
         got = outputs(schedule.mod, llvm, arrays)
         np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize(("n_products", "at_least", "at_most"), [(2, 60, 200), (4, 82, 100)])
-def test_the_plans_of_many_contractions_do_not_multiply(llvm, n_products, at_least, at_most):
-    """Stock's tilings do: there are 81 of four products."""
-
-    def product(a, b):
-        k = te.reduce_axis((0, 32), name="k")
-        return te.compute((32, 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
-
-    arguments = [te.placeholder((32, 32), name=f"W{number}") for number in range(n_products + 1)]
-    mod = canonical_module(te.create_prim_func([*arguments, reduce(product, arguments)]))
-    target = make_target(llvm)
-    context = tvm.s_tir.meta_schedule.TuneContext(
-        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
-    )
-    found = context.generate_design_space()
-    assert at_least <= len(found) <= at_most
-    tiled_by = [canonical_text(schedule.trace).count("DecomposeReduction") for schedule in found]
-    assert max(tiled_by) == n_products
-
-
-def test_layout_free_weights_keep_stocks_rewriting_and_our_packing_apart(llvm):
-    func = matmul(16, 64, 128, transposed=True)["main"].with_attr("layout_free_buffers", [1])
-    mod = canonical_module(func)
-    (batch,) = play(open_search("random", mod, llvm, space=OURS), rounds=1, count=12)
-    names = [" ".join(i[0] for i in json.loads(candidate.trace)[0]) for candidate in batch]
-    assert any("ReIndex" in name for name in names)
 
 
 REPLAY = """

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tuner.test_contraction_rule import matmul
+from tests.tuner.contractions import matmul
 from tuner.crowding import crowding
 from tuner.tvm_light import load_tvm
 

@@ -10,8 +10,8 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from checks.space import named_space
+from tests.tuner.contractions import inputs
 from tests.tuner.driving import open_search
-from tests.tuner.test_contraction_rule import inputs
 from tuner.module import canonical_module
 from tuner.space.finish_rule import is_ours
 from tuner.target import make_target

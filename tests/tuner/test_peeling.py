@@ -4,9 +4,11 @@ import json
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.tuner.test_contraction_rule import assert_same_numbers, matmul, spaces
-from tuner.space.tiling import PEELED
+from tests.tuner.contractions import assert_same_numbers, matmul, spaces
+from tuner.space.tiling import PEELED, tile_groups
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
 from tuner.tvm_light import load_tvm
@@ -24,6 +26,14 @@ def test_rows_that_are_no_whole_tiles_are_peeled_and_give_the_numbers_of_the_unt
     assert peeled
     assert not any("PadEinsum" in canonical_text(found.trace) for found in peeled)
     assert_same_numbers(mod, llvm, seed=rows, found=peeled, at_most=len(peeled))
+
+
+@given(rows=st.integers(2, 5000), tile_rows=st.integers(1, 28))
+def test_no_group_of_tiles_is_empty(rows, tile_rows):
+    """Of an empty one TVM's LoopPartition makes a loop that begins before its first step."""
+    n_groups, size = tile_groups(rows, tile_rows)
+    assert (n_groups - 1) * size * tile_rows < rows <= n_groups * size * tile_rows
+    assert size > 1
 
 
 @pytest.mark.parametrize("rows", [[1, 9], [9, 1], [3, 3]])

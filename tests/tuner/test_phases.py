@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checks.trace import check_trace
-from tests.tuner.test_contraction_rule import assert_same_numbers, convolution, outputs, spaces
+from tests.tuner.contractions import assert_same_numbers, convolution, outputs, spaces
 from tuner.module import canonical_module
 from tuner.space.phase_nest import phase_nests
 from tuner.space.phases import Phase, absorb_dilation, phased_of

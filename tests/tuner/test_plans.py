@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tests.tuner.test_contraction_rule import AVX2, AVX512, assert_same_numbers, convolution, spaces
+from tests.tuner.contractions import AVX2, AVX512, assert_same_numbers, convolution, spaces
 from tuner.module import canonical_module
 from tuner.space.contraction import Axis, Contraction, Operand
 from tuner.space.plans import Staging, plans

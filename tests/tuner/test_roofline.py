@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from tests.tuner.test_contraction_rule import matmul
+from tests.tuner.contractions import matmul
 from tuner.cost_model.prior import Prior
 from tuner.cost_model.protocol import Sample
 from tuner.cost_model.roofline import Cpu, RooflineModel

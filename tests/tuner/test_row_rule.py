@@ -7,8 +7,8 @@ import pytest
 
 from checks.space import named_space
 from checks.trace import check_trace
+from tests.tuner.contractions import inputs, matmul, outputs
 from tests.tuner.driving import open_search
-from tests.tuner.test_contraction_rule import inputs, matmul, outputs
 from tuner.module import canonical_module, structural_hash
 from tuner.space.row_rule import passed_through
 from tuner.target import make_target

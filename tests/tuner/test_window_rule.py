@@ -8,8 +8,8 @@ import pytest
 
 from checks.space import named_space
 from checks.trace import check_trace
+from tests.tuner.contractions import inputs, matmul, outputs
 from tests.tuner.driving import open_search
-from tests.tuner.test_contraction_rule import inputs, matmul, outputs
 from tuner.module import canonical_module
 from tuner.space.window_rule import passed_over
 from tuner.target import make_target

@@ -42,7 +42,11 @@ class _Forming:
         self._contraction = contraction
         self._plan = plan
         rows, columns, _ = contraction.extents
-        self._pads = not plan.peels and plan.tile.padded((rows, columns)) != (rows, columns)
+        pads_rows = rows % plan.tile.rows > 0 and not plan.peels
+        pads_columns = columns % plan.tile.columns > 0
+        self._pads = pads_rows or pads_columns
+        #: What rows and columns become multiples of.
+        self._multiples = (plan.tile.rows if pads_rows else 1, plan.tile.columns if pads_columns else 1)
 
     def run(self) -> NormalForm:
         schedule, plan = self._schedule, self._plan
@@ -88,10 +92,7 @@ class _Forming:
     def _padded(self, scalars: Any, vectors: Any) -> tuple[Any, Any]:
         """Whole register tiles; a copy that pads takes the place of one that does not."""
         schedule = self._schedule
-        tile = self._plan.tile
-        schedule.pad_einsum(
-            self._block, [*([1] if self._contraction.batch else []), tile.rows, tile.columns, 1]
-        )
+        schedule.pad_einsum(self._block, [*(1 for _ in self._contraction.batch[:1]), *self._multiples, 1])
         found = []
         for copy, operand in ((scalars, self._contraction.scalars), (vectors, self._contraction.vectors)):
             buffer = schedule.get(self._block).reads[operand.read].source

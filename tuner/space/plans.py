@@ -63,8 +63,9 @@ def plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2) -> tu
     best = best_tiles(register_tiles(unit), unit, rows=rows, columns=columns, count=n_tiles)
     unstaged = whole_tiles(contraction, unit, count=n_tiles)
     peeled = _peeled_tiles(contraction, unit)
+    even = () if unstaged or peeled else _even_tiles(contraction, unit, count=n_tiles)
     found = [
-        *_unstaged(contraction, (*peeled, *unstaged)),
+        *_unstaged(contraction, (*peeled, *unstaged, *even)),
         *_staged(contraction, best, full=not unstaged),
     ]
     grain = _depth_grain(contraction.depth, depth)
@@ -113,6 +114,14 @@ def _peeled_tiles(contraction: Contraction, unit: VectorUnit) -> tuple[RegisterT
     return tuple(tile for tile in best if hope(tile, unit, rows, columns) > max(whole, default=0.0))
 
 
+def _even_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tuple[RegisterTile, ...]:
+    """Tiles of rows that are read where they lie, maybe a lesser last one; columns are padded in their copy."""
+    if contraction.vectors.slides:
+        return ()
+    even = [tile for tile in register_tiles(unit) if _has_even_rows(contraction, tile)]
+    return _nearly_best(contraction, unit, even, count=count)
+
+
 def _nearly_best(
     contraction: Contraction, unit: VectorUnit, tiles: Iterable[RegisterTile], *, count: int
 ) -> tuple[RegisterTile, ...]:
@@ -157,7 +166,7 @@ _Choice = tuple[RegisterTile, Staging, Staging]
 def _unstaged(contraction: Contraction, tiles: Iterable[RegisterTile]) -> Iterator[_Choice]:
     """The scalars' operand is read where it lies."""
     for tile in tiles:
-        if _vectors_lie_ready(contraction):
+        if _vectors_lie_ready(contraction) and _has_whole_columns(contraction, tile):
             yield tile, Staging.NONE, Staging.NONE
         yield tile, Staging.NONE, Staging.ROOT
         yield tile, Staging.NONE, Staging.TILE
@@ -180,19 +189,31 @@ def _vectors_lie_ready(contraction: Contraction) -> bool:
 
 def _is_aligned(contraction: Contraction, tile: RegisterTile) -> bool:
     """Whole tiles, whose addresses are a base and constants."""
-    rows, _, _ = contraction.extents
-    whole = rows % tile.rows == 0 if contraction.rows_in_line else _divides(contraction.rows, tile.rows)
-    return whole and _has_whole_columns(contraction, tile)
+    return _has_whole_rows(contraction, tile) and _has_whole_columns(contraction, tile)
 
 
 def _may_be_peeled(contraction: Contraction, tile: RegisterTile) -> bool:
     """More rows than a tile has, and no whole tiles of them; addresses are a base and constants."""
-    rows, _, depth = contraction.extents
-    if depth < _DEEP:
-        return False
+    _, _, depth = contraction.extents
+    return depth >= _DEEP and _leaves_rows(contraction, tile) and _has_whole_columns(contraction, tile)
+
+
+def _has_even_rows(contraction: Contraction, tile: RegisterTile) -> bool:
+    """Of rows read where they lie the addresses are a base and constants, a lesser last tile's too."""
+    deep = contraction.extents[2] >= _DEEP
+    return _has_whole_rows(contraction, tile) or (deep and _leaves_rows(contraction, tile))
+
+
+def _has_whole_rows(contraction: Contraction, tile: RegisterTile) -> bool:
+    rows, _, _ = contraction.extents
+    return rows % tile.rows == 0 if contraction.rows_in_line else _divides(contraction.rows, tile.rows)
+
+
+def _leaves_rows(contraction: Contraction, tile: RegisterTile) -> bool:
+    rows, _, _ = contraction.extents
     axes = [axis for axis in contraction.rows if axis.extent > 1]
     even = len(axes) == 1 or contraction.rows_in_line
-    return even and rows > tile.rows and rows % tile.rows > 0 and _has_whole_columns(contraction, tile)
+    return even and rows > tile.rows and rows % tile.rows > 0
 
 
 def _has_whole_columns(contraction: Contraction, tile: RegisterTile) -> bool:

@@ -19,8 +19,9 @@ from tuner.space.staging import write_stage, write_tail
 #: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
 PEELED = "pragma_loop_partition_hint"
 _MAX_TILES = 64
-#: Tiles of a peeled loop go in pairs, of which at most one in so many is empty; a block has so many at least.
-_PAIR, _FULL, _MIN_BLOCK = 2, 32, 4
+#: Tiles of a peeled loop go in groups of so many; of these tiles one in so many may be empty, or one alone; and
+#: so many groups at least make a block.
+_GROUPS, _FULL, _MIN_BLOCK = (2, 3, 4, 5, 6, 7, 8), 32, 4
 #: Tiles of columns, of all batches, for each core that keep it busy.
 _ENOUGH = 8
 _MAX_PIECES = 16
@@ -66,7 +67,7 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, cores: int, batc
     loops = list(schedule.get_loops(block))
     batch = [loops.pop(0)] if batched else []
     rows, columns, depth = loops
-    rows, *pair, tile_rows = _row_tiles(schedule, rows, plan)
+    rows, *group, tile_rows = _row_tiles(schedule, rows, plan)
     # A vector of three registers was 28 times slower than a loop over single ones.
     columns, tile_vectors, tile_lanes = schedule.split(columns, [None, plan.tile.columns // lanes, lanes])
     tile = plan.tile.nest(tile_rows, tile_vectors, tile_lanes, lanes=lanes)
@@ -74,9 +75,9 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, cores: int, batc
     spreads_rows = n_pieces < _ENOUGH * cores or not _keeps_rows(plan)
     outer_columns, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
     *outer_rows, middle_rows, rows = sampled(schedule, rows, n=2 + spreads_rows, max_innermost=_MAX_TILES)
-    if pair:
-        schedule.reorder(rows, *pair)
-        rows = schedule.fuse(rows, *pair)
+    if group:
+        schedule.reorder(rows, *group)
+        rows = schedule.fuse(rows, *group)
     blocks: list[Any] = []
     depths: list[Any] = []
     if plan.blocks_depth:
@@ -101,11 +102,11 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, cores: int, batc
 
 
 def _row_tiles(schedule: Any, rows: Any, plan: Plan) -> tuple[Any, ...]:
-    """Loops over tiles and over the rows of one. Peeled ones go in pairs: a unit loop takes no hint."""
+    """Loops over tiles and over the rows of one. Peeled ones go in groups: a unit loop takes no hint."""
     if not plan.peels:
         return tuple(schedule.split(rows, [None, plan.tile.rows]))
-    n_pairs = _n_pairs(int(schedule.get(rows).extent), plan.tile.rows)
-    return tuple(schedule.split(rows, [n_pairs, _PAIR, plan.tile.rows]))
+    n_groups, size = tile_groups(int(schedule.get(rows).extent), plan.tile.rows)
+    return tuple(schedule.split(rows, [n_groups, size, plan.tile.rows]))
 
 
 def _keeps_rows(plan: Plan) -> bool:
@@ -117,10 +118,17 @@ def _keeps_rows(plan: Plan) -> bool:
     return plan.vectors is Staging.TILE or plan.peels
 
 
-def _n_pairs(extent: int, size: int) -> int:
-    """As many as it takes; a few that are empty where their number would else have no divisor to block by."""
-    least = -(-extent // (_PAIR * size))
-    return next((count for count in range(least, least + least // _FULL + 1) if _has_block(count)), least)
+def tile_groups(rows: int, tile_rows: int) -> tuple[int, int]:
+    """How many groups of how many tiles: of groups that can be blocked by, if some are without many empty tiles.
+
+    No group is empty. Where all of a loop's tiles are, and one before it is, LoopPartition has it begin before
+    its first one, and write outside of its buffers.
+    """
+    n_tiles = -(-rows // tile_rows)
+    found = [(-(-n_tiles // size), size) for size in _GROUPS]
+    most_empty = max(1, n_tiles // _FULL)
+    good = [(n, size) for n, size in found if _has_block(n) and n * size - n_tiles <= most_empty]
+    return (good or found)[0]
 
 
 def _has_block(count: int) -> bool:

@@ -1,0 +1,28 @@
+"""Every workload of the benchmarks by its name, and the lists by theirs."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from bench import suite
+from bench.fresh import FRESH
+from bench.suite import DEVELOPMENT, EXTENSION, Workload
+from bench.unseen import UNSEEN
+
+LISTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "suite": tuple(DEVELOPMENT),
+    "extension": tuple(EXTENSION),
+    "unseen": tuple(UNSEEN),
+    "fresh": tuple(FRESH),
+    "all": (*DEVELOPMENT, *EXTENSION, *UNSEEN, *FRESH),
+}
+
+
+def asked(names: str) -> tuple[str, ...]:
+    """Those of a list, or of names with commas between them."""
+    return LISTS.get(names) or tuple(names.split(","))
+
+
+def workload(name: str) -> Workload:
+    """Loads TVM. Raises KeyError for a name that is in no list."""
+    builds = UNSEEN | FRESH
+    return suite.built(name, builds[name]) if name in builds else suite.workload(name)

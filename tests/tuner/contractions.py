@@ -1,0 +1,87 @@
+"""Contractions for tests, our schedules of them, and what a program computes."""
+
+import json
+
+import numpy as np
+
+from checks.trace import check_trace
+from tuner.module import canonical_module
+from tuner.space.contraction_rule import tiled
+from tuner.space.vectors import VectorUnit
+from tuner.target import make_target
+from tuner.trace import apply_trace, canonical_text
+from tuner.tvm_light import load_tvm
+
+tvm = load_tvm()
+te = tvm.te
+
+AVX2 = VectorUnit(lanes=8, registers=16)
+AVX512 = VectorUnit(lanes=16, registers=32)
+
+
+def matmul(rows, columns, depth, *, transposed=False, epilogue=False):
+    a = te.placeholder((rows, depth), name="A")
+    b = te.placeholder((columns, depth) if transposed else (depth, columns), name="B")
+    k = te.reduce_axis((0, depth), name="k")
+    c = te.compute(
+        (rows, columns), lambda i, j: te.sum(a[i, k] * (b[j, k] if transposed else b[k, j]), axis=k), name="C"
+    )
+    if not epilogue:
+        return canonical_module(te.create_prim_func([a, b, c]))
+    bias = te.placeholder((columns,), name="bias")
+    d = te.compute((rows, columns), lambda i, j: te.max(c[i, j] + bias[j], te.const(0, "float32")), name="D")
+    return canonical_module(te.create_prim_func([a, b, bias, d]))
+
+
+def convolution(size, channels, filters, *, stride, padding, dilation, groups, nchw=False):
+    from tvm import topi
+    from tvm.s_tir.meta_schedule.testing import te_workload
+
+    if nchw:
+        x = te.placeholder((1, channels, size, size + 1), name="X")
+        w = te.placeholder((filters, channels, 3, 3), name="W")
+        return canonical_module(
+            te.create_prim_func([x, w, topi.nn.conv2d_nchw(x, w, stride, padding, dilation)])
+        )
+    arguments = te_workload.conv2d_nhwc(
+        1, size, size + 1, channels, filters, 3, stride, padding, dilation, groups
+    )
+    return canonical_module(te.create_prim_func(list(arguments)))
+
+
+def spaces(mod, target):
+    """Our schedules of the last block that reduces, before anything was sampled anew."""
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    root = schedule.get_sblock("root")
+    (block,) = [b for b in schedule.get_child_blocks(root) if schedule.get(b).init is not None]
+    return tiled(schedule, block, make_target(target))
+
+
+def outputs(mod, target, arrays):
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.compile(mod, make_target(target))["main"](*tensors)
+    return tensors[-1].numpy()
+
+
+def inputs(mod):
+    generator = np.random.default_rng(0)
+    return [
+        generator.standard_normal([int(extent) for extent in p.ty.shape]).astype("float32")
+        for p in mod["main"].params
+    ]
+
+
+def assert_same_numbers(mod, target, *, seed, at_most=2, found=None):
+    """Of our spaces, with decisions drawn anew, against the untuned program; traces pass the check."""
+    found = spaces(mod, target) if found is None else found
+    assert found
+    arrays = inputs(mod)
+    expected = outputs(mod, target, arrays)
+    rng = np.random.default_rng(seed)
+    for place in rng.permutation(len(found))[:at_most]:
+        instructions, _ = json.loads(canonical_text(found[place].trace))
+        schedule = apply_trace([instructions, []], mod, rand_state=1 + seed)
+        trace = json.loads(canonical_text(schedule.trace))
+        check_trace(trace)
+        got = outputs(schedule.mod, target, arrays)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())

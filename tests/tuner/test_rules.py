@@ -1,0 +1,89 @@
+"""Our rules among stock's: one space, which a search draws from."""
+
+import json
+from functools import reduce
+
+import pytest
+
+from checks.space import named_space
+from tests.tuner.contractions import matmul
+from tests.tuner.driving import open_search, play
+from tuner.module import canonical_module
+from tuner.space.finish_rule import is_ours
+from tuner.space.rules import with_ours
+from tuner.target import make_target
+from tuner.trace import apply_trace, canonical_text
+from tuner.tvm_light import load_tvm
+
+tvm = load_tvm()
+te = tvm.te
+
+OURS, OURS_HASH = named_space("tilefarm")
+
+
+def test_stocks_rules_are_those_that_tvm_chooses_for_the_target():
+    """A product of bytes keeps its tensor intrinsic on a CPU that has one."""
+    target = make_target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})
+    a, b = te.placeholder((32, 64), "uint8", name="A"), te.placeholder((32, 64), "int8", name="B")
+    k = te.reduce_axis((0, 64), name="k")
+    c = te.compute(
+        (32, 32), lambda i, j: te.sum(a[i, k].astype("int32") * b[j, k].astype("int32"), axis=k), name="C"
+    )
+    mod = canonical_module(te.create_prim_func([a, b, c]))
+    context = tvm.s_tir.meta_schedule.TuneContext(
+        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
+    )
+    traces = [canonical_text(schedule.trace) for schedule in context.generate_design_space()]
+    assert any("auto_tensorize" in trace for trace in traces)
+    assert any("SSRSSRSS" in trace for trace in traces)
+
+
+def test_a_gpu_keeps_tvms_own_rules():
+    generator = with_ours(tvm.target.Target({"kind": "cuda", "arch": "sm_80"}))  # its intrinsics take long
+    assert generator.sch_rules is None
+
+
+def test_the_space_is_part_of_the_search_identity():
+    assert named_space("stock") == named_space("post-order-apply")
+    assert named_space("stock")[1] != OURS_HASH
+    with pytest.raises(KeyError):
+        named_space("mine")
+
+
+def test_a_search_over_our_space_picks_among_stocks_and_our_variants_and_evolves_them(llvm):
+    search = open_search("evolutionary", matmul(64, 64, 512, epilogue=True), llvm, space=OURS)
+    batches = play(search, rounds=4, count=12)
+    ours = [is_ours(apply_trace(c.trace, matmul(64, 64, 512, epilogue=True))) for b in batches for c in b]
+    assert any(ours)
+    assert not all(ours)
+    assert all(len(batch) == 12 for batch in batches)
+    later = [c.trace_hash for batch in batches[2:] for c in batch]
+    assert len(set(later)) == len(later)
+
+
+@pytest.mark.parametrize(("n_products", "at_least", "at_most"), [(2, 60, 200), (4, 82, 100)])
+def test_the_plans_of_many_contractions_do_not_multiply(llvm, n_products, at_least, at_most):
+    """Stock's tilings do: there are 81 of four products."""
+
+    def product(a, b):
+        k = te.reduce_axis((0, 32), name="k")
+        return te.compute((32, 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+
+    arguments = [te.placeholder((32, 32), name=f"W{number}") for number in range(n_products + 1)]
+    mod = canonical_module(te.create_prim_func([*arguments, reduce(product, arguments)]))
+    target = make_target(llvm)
+    context = tvm.s_tir.meta_schedule.TuneContext(
+        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
+    )
+    found = context.generate_design_space()
+    assert at_least <= len(found) <= at_most
+    tiled_by = [canonical_text(schedule.trace).count("DecomposeReduction") for schedule in found]
+    assert max(tiled_by) == n_products
+
+
+def test_layout_free_weights_keep_stocks_rewriting_and_our_packing_apart(llvm):
+    func = matmul(16, 64, 128, transposed=True)["main"].with_attr("layout_free_buffers", [1])
+    mod = canonical_module(func)
+    (batch,) = play(open_search("random", mod, llvm, space=OURS), rounds=1, count=12)
+    names = [" ".join(i[0] for i in json.loads(candidate.trace)[0]) for candidate in batch]
+    assert any("ReIndex" in name for name in names)
