@@ -33,20 +33,21 @@ def matmul(rows, columns, depth, *, transposed=False, epilogue=False):
     return canonical_module(te.create_prim_func([a, b, bias, d]))
 
 
-def convolution(size, channels, filters, *, stride, padding, dilation, groups, nchw=False):
+def convolution(
+    size, channels, filters, *, stride, padding, dilation, groups, nchw=False, kernel=3, relu=False
+):
     from tvm import topi
     from tvm.s_tir.meta_schedule.testing import te_workload
 
     if nchw:
         x = te.placeholder((1, channels, size, size + 1), name="X")
-        w = te.placeholder((filters, channels, 3, 3), name="W")
-        return canonical_module(
-            te.create_prim_func([x, w, topi.nn.conv2d_nchw(x, w, stride, padding, dilation)])
+        w = te.placeholder((filters, channels, kernel, kernel), name="W")
+        out = topi.nn.conv2d_nchw(x, w, stride, padding, dilation)
+    else:
+        x, w, out = te_workload.conv2d_nhwc(
+            1, size, size + 1, channels, filters, kernel, stride, padding, dilation, groups
         )
-    arguments = te_workload.conv2d_nhwc(
-        1, size, size + 1, channels, filters, 3, stride, padding, dilation, groups
-    )
-    return canonical_module(te.create_prim_func(list(arguments)))
+    return canonical_module(te.create_prim_func([x, w, topi.nn.relu(out) if relu else out]))
 
 
 def spaces(mod, target):

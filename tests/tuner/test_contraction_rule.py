@@ -3,6 +3,7 @@
 # ruff: noqa: N803, N805, N812  # TVMScript is not Python: its names are the paper's
 
 import json
+import re
 import subprocess
 import sys
 
@@ -31,7 +32,7 @@ from tuner.module import canonical_module, save_module
 from tuner.space.contraction import Contraction
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import is_ours
-from tuner.space.plans import plans
+from tuner.space.plans import Staging, plans
 from tuner.space.tiling import tile as write_tile
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
@@ -106,6 +107,15 @@ def test_a_convolution_with_channels_first_gives_the_numbers_of_the_untuned_prog
     assert_same_numbers(mod, llvm, seed=3)
 
 
+def test_of_one_tap_every_plan_is_written(llvm):
+    """TVM forgets the axes of a single tap when it copies an image, and knows them when it copies filters."""
+    shape = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
+    mod = convolution(14, 32, 48, kernel=1, nchw=True, relu=True, **shape)
+    copied = [found for found in spaces(mod, llvm) if canonical_text(found.trace).count("ReIndex") >= 2]
+    assert len(copied) >= 3
+    assert_same_numbers(mod, llvm, seed=7, found=copied, at_most=3)
+
+
 def test_with_channels_first_the_filters_may_be_the_vectors(llvm):
     """The image slides along its lines: packing it would repeat it; packed filters are read as they lie."""
     from tvm import topi
@@ -170,8 +180,18 @@ def test_plans_pad_only_what_they_stage():
     contraction = Contraction.of(schedule.get(schedule.get_sblock("C")))
     assert contraction is not None
     for plan in plans(contraction, AVX512):
-        pads = plan.tile.padded((101, 100)) != (101, 100)
-        assert not pads or plan.scalars.value != "none"
+        assert plan.peels or 101 % plan.tile.rows == 0 or plan.scalars is not Staging.NONE
+        assert 100 % plan.tile.columns == 0 or plan.vectors is not Staging.NONE
+
+
+def test_padded_columns_leave_rows_where_they_lie(llvm):
+    mod = matmul(48, 33, 64)
+    found = [json.loads(canonical_text(each.trace)) for each in spaces(mod, llvm)]
+    in_place = [
+        trace for trace in found if "PadEinsum" in str(trace) and str(trace).count("'ComputeInline'") == 3
+    ]
+    assert in_place
+    assert len(in_place) < len(found)
 
 
 @I.ir_module
@@ -232,3 +252,19 @@ def test_stock_tvm_replays_our_traces_in_a_fresh_process(llvm, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == len(traces) > 0
+
+
+@pytest.mark.parametrize(
+    ("nchw", "groups", "filters"),
+    [(False, 1, 32), (False, 2, 64), (True, 1, 32), (False, 1, 20), (True, 1, 20)],
+)
+def test_what_follows_a_tile_takes_no_more_than_the_tile(llvm, nchw, groups, filters):
+    """Of rows that go on in the next line TVM has it take both lines: another core is summing these."""
+    shape = {"stride": 1, "padding": 1, "dilation": 1, "groups": groups, "nchw": nchw}
+    mod = convolution(14, 8 * groups, filters, relu=True, **shape)
+    found = [json.loads(canonical_text(each.trace)) for each in spaces(mod, llvm)]
+    assert found
+    for seed, (instructions, _) in enumerate(found, start=1):
+        schedule = apply_trace([instructions, []], mod, rand_state=seed * 7919)
+        assert not re.search(r"grid\(.*T\.m(ax|in)|range\(.*T\.m(ax|in)", schedule.mod.script())
+    assert_same_numbers(mod, llvm, seed=filters, at_most=3)

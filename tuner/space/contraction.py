@@ -271,6 +271,17 @@ def places_in(block: Any, indices: Iterable[Any]) -> frozenset[int]:
     )
 
 
+def reindexed_places(block: Any, indices: Iterable[Any]) -> tuple[int, ...]:
+    """Places of the iterators that TVM's reindex makes axes of: in a sum it takes unit axes for zero."""
+    from tvm.sym import Analyzer
+
+    analyzer = Analyzer()
+    for axis in block.iter_vars:
+        analyzer.bind(axis.var, axis.dom)
+    found = [index if _is(index, "Var") else analyzer.simplify(index) for index in indices]
+    return tuple(sorted(places_in(block, found)))
+
+
 def _slides(block: Any, indices: Sequence[Any]) -> bool:
     axes = [block.iter_vars[place] for place in places_in(block, indices[-1:])]
     kinds = {int(axis.iter_type) for axis in axes if int(axis.dom.extent) > 1}

@@ -13,9 +13,9 @@ from tuner.space.index_maps import index_map
 from tuner.space.offering import is_untouched, written
 from tuner.space.phase_nest import phase_nests, write_phases
 from tuner.space.phases import absorb_dilation, phased_of
-from tuner.space.plans import Plan, plans, whole_tiles
+from tuner.space.plans import Plan, narrow_plans, plans, whole_tiles
 from tuner.space.tiling import tile
-from tuner.space.vectors import VectorUnit, vector_unit
+from tuner.space.vectors import VectorUnit, half_unit, vector_unit
 from tuner.trace import TVM_ERRORS
 
 
@@ -37,6 +37,9 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     unit = vector_unit(target, contraction.dtype)
     cores = int(target.attrs.get("num-cores", 1))
     forms = _tiles(contraction, plans(contraction, unit), unit, cores=cores)
+    half = half_unit(target, contraction.dtype)
+    if half is not None:
+        forms += _tiles(contraction, narrow_plans(contraction, unit, half), half, cores=cores)
     turned = Contraction.turned(node)
     if turned is not None and _is_worth_turning(contraction, turned, unit):
         n_tiles = 2 if turned.scalars.slides else 1

@@ -37,7 +37,9 @@ def dots_of(contraction: Contraction, unit: VectorUnit) -> tuple[Dots, ...]:
     rows, columns, _ = contraction.extents
     last = contraction.depth[-1]
     along = all(operand.contiguous == (last.place,) for operand in (contraction.scalars, contraction.vectors))
-    if not along or rows > _MAX_ROWS or last.extent % unit.lanes:
+    # Of a tile of columns of several axes what follows would take too much (see tuner.space.normal_form).
+    several = sum(axis.extent > 1 for axis in contraction.columns) > 1
+    if not along or several or rows > _MAX_ROWS or last.extent % unit.lanes:
         return ()
     high = largest_divisor(rows, at_most=_MAX_TILE_ROWS)
     wide = _ACCUMULATORS[unit.registers] // high

@@ -4,10 +4,11 @@ What a plan stages becomes a copy that the block reads; what it does not stage i
 epilogue, or else the copy that crops the padding, is what is left to compute behind a tile of the output.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.space.contraction import Contraction
+from tuner.space.contraction import Axis, Contraction, Operand, loads_of, reindexed_places
 from tuner.space.epilogue import Epilogue, epilogue_of
 from tuner.space.index_maps import fusing
 from tuner.space.plans import Plan, Staging
@@ -51,7 +52,7 @@ class _Forming:
     def run(self) -> NormalForm:
         schedule, plan = self._schedule, self._plan
         epilogue = epilogue_of(schedule, self._block, self._contraction)
-        crop = self._cropped() if self._pads or not self._contraction.writes_rows else None
+        crop = self._cropped() if self._needs_crop(epilogue) else None
         scalars = self._copied(of_rows=True) if self._pads or plan.scalars is not Staging.NONE else None
         vectors = self._copied(of_rows=False) if self._pads or plan.vectors is not Staging.NONE else None
         schedule.transform_block_layout(self._block, self._fusing())
@@ -63,6 +64,16 @@ class _Forming:
             vectors=self._stage(vectors, of_rows=False, staging=plan.vectors),
             tail=tail,
         )
+
+    def _needs_crop(self, epilogue: Epilogue | None) -> bool:
+        """Whether the output is first written with an axis for all rows, and one for all columns.
+
+        What follows has to take no more than a tile: of a tile that goes on in the next line TVM 0.27 knows
+        the lines alone, and has both read whole, with elements that another core is still summing.
+        """
+        contraction = self._contraction
+        several = any(_n_long(axes) > 1 for axes in (contraction.rows, contraction.columns))
+        return self._pads or not contraction.writes_rows or (several and epilogue is not None)
 
     def _cropped(self) -> Any:
         """The block writes C'[b, m, n]; the block that is returned takes it to the output."""
@@ -78,11 +89,22 @@ class _Forming:
         contraction, schedule = self._contraction, self._schedule
         operand = contraction.scalars if of_rows else contraction.vectors
         side = contraction.rows if of_rows else contraction.columns
-        parts = contraction.groups(side, contraction.depth)
+        places = self._places_now(operand)
+        parts = [
+            [axis for axis in axes if axis.place in places]
+            for axes in contraction.groups(side, contraction.depth)
+        ]
         copy = schedule.reindex(self._block, ("read", operand.read))
-        schedule.transform_layout(self._block, ("read", operand.read), fusing(operand.places, parts))
-        schedule.transform_block_layout(copy, fusing(operand.places, parts))
+        schedule.transform_layout(self._block, ("read", operand.read), fusing(places, parts))
+        schedule.transform_block_layout(copy, fusing(places, parts))
         return copy
+
+    def _places_now(self, operand: Operand) -> tuple[int, ...]:
+        """Of the axes that reindex finds in its indices."""
+        node = self._schedule.get(self._block)
+        buffer = node.reads[operand.read].source
+        load = next(load for load in loads_of(node.body) if load.source.same_as(buffer))
+        return reindexed_places(node, load.indices)
 
     def _fusing(self) -> Any:
         contraction = self._contraction
@@ -153,3 +175,7 @@ class _Forming:
                 self._schedule.compute_inline(producer)
             except TVM_ERRORS:
                 continue
+
+
+def _n_long(axes: Iterable[Axis]) -> int:
+    return sum(axis.extent > 1 for axis in axes)

@@ -19,8 +19,8 @@ from tuner.space.staging import write_stage, write_tail
 #: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
 PEELED = "pragma_loop_partition_hint"
 _MAX_TILES = 64
-#: Tiles of a peeled loop go in groups of so many; of these tiles one in so many may be empty, or one alone; and
-#: so many groups at least make a block.
+#: Tiles of a peeled loop go in groups of so many; of these tiles one in so many may be empty, or one alone;
+#: and so many groups at least make a block.
 _GROUPS, _FULL, _MIN_BLOCK = (2, 3, 4, 5, 6, 7, 8), 32, 4
 #: Tiles of columns, of all batches, for each core that keep it busy.
 _ENOUGH = 8
@@ -119,10 +119,10 @@ def _keeps_rows(plan: Plan) -> bool:
 
 
 def tile_groups(rows: int, tile_rows: int) -> tuple[int, int]:
-    """How many groups of how many tiles: of groups that can be blocked by, if some are without many empty tiles.
+    """How many groups of how many tiles: such as can be blocked by, if there are any with few empty tiles.
 
-    No group is empty. Where all of a loop's tiles are, and one before it is, LoopPartition has it begin before
-    its first one, and write outside of its buffers.
+    No group is empty, nor is a tile before it: of such a group TVM's LoopPartition makes a loop that begins
+    before its first step, and writes outside of its buffers.
     """
     n_tiles = -(-rows // tile_rows)
     found = [(-(-n_tiles // size), size) for size in _GROUPS]

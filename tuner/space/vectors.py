@@ -24,9 +24,11 @@ _WIDE = 0.95
 _HALF_ARITHMETIC = frozenset({"avx512fp16", "fullfp16"})
 _SINGLE = 32
 _X86_WIDTHS = {"sse2": 128, "avx": 256, "avx512f": 512}
+#: Bits that a CPU may compute in two steps, as Zen 4 does: then half as many are as fast.
+_SPLIT_WIDTH = 512
 _REGISTERS_OF_AVX512 = 32
 _MAX_ROWS = 28
-_MAX_VECTORS = 6
+_MAX_VECTORS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,16 @@ def vector_unit(target: Any, dtype: str) -> VectorUnit:
     width = _width(target, features)
     lanes = max(1, width // _arithmetic_bits(dtype, features))
     return VectorUnit(lanes=lanes, registers=_registers(target, width, features))
+
+
+def half_unit(target: Any, dtype: str) -> VectorUnit | None:
+    """The same registers by halves, where these may be as fast; None elsewhere."""
+    from tvm.target import codegen
+
+    unit = vector_unit(target, dtype)
+    features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
+    splits = _width(target, features) == _SPLIT_WIDTH and unit.lanes > 1
+    return VectorUnit(lanes=unit.lanes // 2, registers=unit.registers) if splits else None
 
 
 @cache
