@@ -33,6 +33,7 @@ from tuner.space.contraction import Contraction
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import is_ours
 from tuner.space.plans import Staging, plans
+from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile as write_tile
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
@@ -220,6 +221,20 @@ def test_a_product_may_have_its_loops_in_any_order(llvm):
     for schedule in ours[:2]:
         got = outputs(schedule.mod, llvm, arrays)
         np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("rows", "columns", "n_forms"), [(1, 96, 2), (4, 40, 2), (5, 64, 0), (2, 34, 0)])
+def test_few_rows_against_an_operand_along_the_columns_are_streams_too(llvm, rows, columns, n_forms):
+    mod = matmul(rows, columns, 48, epilogue=rows == 4)
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    contraction = Contraction.of(schedule.get(schedule.get_sblock("C")))
+    assert contraction is not None
+    streams = streams_of(contraction, AVX2)
+    assert len(streams) == n_forms
+    for stream in streams:
+        candidate = schedule.copy()
+        write_stream(candidate, candidate.get_sblock("C"), contraction, stream)
+        assert_same_numbers(mod, llvm, seed=stream.steps, found=[candidate])
 
 
 REPLAY = """

@@ -14,6 +14,7 @@ from tuner.space.offering import is_untouched, written
 from tuner.space.phase_nest import phase_nests, write_phases
 from tuner.space.phases import absorb_dilation, phased_of
 from tuner.space.plans import Plan, narrow_plans, plans, whole_tiles
+from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile
 from tuner.space.vectors import VectorUnit, half_unit, vector_unit
 from tuner.trace import TVM_ERRORS
@@ -44,11 +45,15 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     if turned is not None and _is_worth_turning(contraction, turned, unit):
         n_tiles = 2 if turned.scalars.slides else 1
         forms += _tiles(turned, plans(turned, unit, n_tiles=n_tiles), unit, cores=cores)
-    rows = [
+    forms += [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
         for dots in dots_of(contraction, unit)
     ]
-    return written(normal, name, [*forms, *rows])
+    forms += [
+        partial(write_stream, contraction=contraction, stream=stream)
+        for stream in streams_of(contraction, unit)
+    ]
+    return written(normal, name, forms)
 
 
 def _in_phases(schedule: Any, name: str, target: Any) -> list[Any]:
