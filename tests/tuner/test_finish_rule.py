@@ -10,10 +10,11 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from checks.space import named_space
-from tests.tuner.contractions import inputs
+from tests.tuner.contractions import convolution, inputs
 from tests.tuner.driving import open_search
 from tuner.module import canonical_module
 from tuner.space.finish_rule import is_ours
+from tuner.space.rules import with_ours
 from tuner.target import make_target
 from tuner.trace import apply_trace
 from tuner.tvm_light import load_tvm
@@ -136,3 +137,17 @@ def test_a_sum_that_goes_on_from_its_output_is_never_begun_anew(llvm):
         schedule = apply_trace(candidate.trace, mod)
         for got, wanted in zip(results(schedule.mod, llvm, arrays), expected, strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("channels", "fuses"), [(3, True), (16, False)])
+def test_an_image_of_few_channels_is_padded_line_by_line(channels, fuses):
+    """As a loop over 130 x 3 elements, which LLVM makes vectors of."""
+    target = make_target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
+    mod = convolution(127, channels, 16, stride=1, padding=1, dilation=1, groups=1)
+    context = tvm.s_tir.meta_schedule.TuneContext(
+        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
+    )
+    ours = [schedule for schedule in context.generate_design_space() if is_ours(schedule)]
+    assert ours
+    of_lines = [each for each in ours if f"range({130 * channels})" in each.mod.script()]
+    assert bool(of_lines) == fuses

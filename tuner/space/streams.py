@@ -1,9 +1,9 @@
 """A contraction of few rows whose other operand lies along its columns: that operand streams through once.
 
-Each of its elements is used for a few rows alone, so that such a kernel waits for memory, which gives most to
-who reads long pieces in order. A core takes a long piece of the columns, several steps of the depth at a time,
-while the sums of the piece wait in its first cache. A register tile would read few columns of a step and go on
-to the next, a page further.
+Each of its elements is used for a few rows alone, so that such a kernel waits for memory, which gives most
+to who reads long pieces in order. A core takes a long piece of the columns, several steps of the depth at
+a time, while the sums of the piece wait in its first cache. A register tile would read few columns of a step
+and go on to the next, a page further.
 """
 
 import math
@@ -18,7 +18,7 @@ from tuner.space.registers import begin, sampled
 from tuner.space.staging import write_tail
 from tuner.space.vectors import VectorUnit, largest_divisor
 
-#: Eight rows of 2048 x 2048 took 387 µs by register tiles and 515 as a stream, four of 4096 x 2048 884 and 657,
+#: Eight rows of 2048 x 2048 took 387 µs by register tiles, 515 as a stream; four of 4096 x 2048 884 and 657;
 #: one of 5504 x 2048 1270 and 819 (Zen 4).
 _MAX_ROWS = 4
 #: Steps of the depth at a time: sums are loaded and stored once for each.
