@@ -18,9 +18,11 @@ def index_map(places: Sequence[int], final: Final) -> Any:
 
 
 def fused(variables: dict[int, Any], axes: Sequence[Axis]) -> Any:
-    """One index of all axes, the last one fastest."""
-    result: Any = variables[axes[0].place]
-    for axis in axes[1:]:
+    """One index of all axes, the last one fastest; zero where there is none."""
+    from tvm.tirx import const
+
+    result: Any = const(0, "int32")
+    for axis in axes:
         result = result * axis.extent + variables[axis.place]
     return result
 

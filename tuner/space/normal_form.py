@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.space.contraction import Axis, Contraction, Operand, loads_of, reindexed_places
+from tuner.space.contraction import Axis, Contraction, loads_of, reindexed_places
 from tuner.space.epilogue import Epilogue, epilogue_of
 from tuner.space.index_maps import fusing
 from tuner.space.plans import Plan, Staging
@@ -52,7 +52,7 @@ class _Forming:
     def run(self) -> NormalForm:
         schedule, plan = self._schedule, self._plan
         epilogue = epilogue_of(schedule, self._block, self._contraction)
-        crop = self._cropped() if self._needs_crop(epilogue) else None
+        crop = self._cropped(epilogue) if self._needs_crop(epilogue) else None
         scalars = self._copied(of_rows=True) if self._pads or plan.scalars is not Staging.NONE else None
         vectors = self._copied(of_rows=False) if self._pads or plan.vectors is not Staging.NONE else None
         schedule.transform_block_layout(self._block, self._fusing())
@@ -75,13 +75,15 @@ class _Forming:
         several = any(_n_long(axes) > 1 for axes in (contraction.rows, contraction.columns))
         return self._pads or not contraction.writes_rows or (several and epilogue is not None)
 
-    def _cropped(self) -> Any:
+    def _cropped(self, epilogue: Epilogue | None) -> Any:
         """The block writes C'[b, m, n]; the block that is returned takes it to the output."""
         contraction, schedule = self._contraction, self._schedule
+        store = schedule.get(self._block).body
+        fused = self._fusing_of(store.indices, contraction.rows, contraction.columns)
         crop = schedule.reindex(self._block, ("write", 0))
-        parts = contraction.groups(contraction.rows, contraction.columns)
-        places = sorted(axis.place for axes in parts for axis in axes)
-        schedule.transform_layout(self._block, ("write", 0), fusing(places, parts))
+        schedule.transform_layout(self._block, ("write", 0), fused)
+        if epilogue is None:
+            schedule.transform_block_layout(crop, fused)
         return crop
 
     def _copied(self, *, of_rows: bool) -> Any:
@@ -89,22 +91,20 @@ class _Forming:
         contraction, schedule = self._contraction, self._schedule
         operand = contraction.scalars if of_rows else contraction.vectors
         side = contraction.rows if of_rows else contraction.columns
-        places = self._places_now(operand)
-        parts = [
-            [axis for axis in axes if axis.place in places]
-            for axes in contraction.groups(side, contraction.depth)
-        ]
-        copy = schedule.reindex(self._block, ("read", operand.read))
-        schedule.transform_layout(self._block, ("read", operand.read), fusing(places, parts))
-        schedule.transform_block_layout(copy, fusing(places, parts))
-        return copy
-
-    def _places_now(self, operand: Operand) -> tuple[int, ...]:
-        """Of the axes that reindex finds in its indices."""
-        node = self._schedule.get(self._block)
+        node = schedule.get(self._block)
         buffer = node.reads[operand.read].source
         load = next(load for load in loads_of(node.body) if load.source.same_as(buffer))
-        return reindexed_places(node, load.indices)
+        fused = self._fusing_of(load.indices, side, contraction.depth)
+        copy = schedule.reindex(self._block, ("read", operand.read))
+        schedule.transform_layout(self._block, ("read", operand.read), fused)
+        schedule.transform_block_layout(copy, fused)
+        return copy
+
+    def _fusing_of(self, indices: Iterable[Any], *sides: tuple[Axis, ...]) -> Any:
+        """Of what reindex is about to copy: one axis for each side, of the axes that it finds there."""
+        places = reindexed_places(self._schedule.get(self._block), indices)
+        groups = self._contraction.groups(*sides)
+        return fusing(places, [[axis for axis in axes if axis.place in places] for axes in groups])
 
     def _fusing(self) -> Any:
         contraction = self._contraction
@@ -138,9 +138,6 @@ class _Forming:
                 self._schedule.compute_inline(crop)
             self._schedule.transform_block_layout(epilogue.block, fusing(epilogue.places, parts))
             return epilogue.block
-        if crop is not None:
-            places = sorted(axis.place for axes in parts for axis in axes)
-            self._schedule.transform_block_layout(crop, fusing(places, parts))
         return crop
 
     def _stage(self, copy: Any, *, of_rows: bool, staging: Staging) -> Stage | None:
