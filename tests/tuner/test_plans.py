@@ -192,3 +192,11 @@ def of_taps(taps, *, nchw):
     x, w = te.placeholder(image, name="X"), te.placeholder(filters, name="W")
     convolve = topi.nn.conv2d_nchw if nchw else topi.nn.conv2d_nhwc
     return canonical_module(te.create_prim_func([x, w, convolve(x, w, 1, taps // 2, 1)]))
+
+
+def test_a_padded_image_is_padded_before_or_within_a_tile():
+    shape = contraction((14, 14), (64,), (3, 3, 160))
+    found = plans(shape, AVX512, is_padded=True)
+    assert not any(plan.pads_within for plan in plans(shape, AVX512))
+    assert {plan.pads_within for plan in found if plan.scalars is Staging.NONE} == {False, True}
+    assert not any(plan.pads_within for plan in found if plan.scalars is not Staging.NONE)

@@ -2,9 +2,24 @@
 
 import pytest
 
-from tests.tuner.contractions import AVX2, AVX512
-from tuner.space.vectors import best_tiles, register_tiles, vector_unit
+from tests.tuner.contractions import AVX2, AVX512, matmul, tvm
+from tuner.space.contraction import Contraction
+from tuner.space.plans import narrow_plans
+from tuner.space.vectors import (
+    RegisterTile,
+    VectorUnit,
+    best_tiles,
+    half_unit,
+    hope,
+    register_tiles,
+    vector_unit,
+)
 from tuner.target import make_target
+
+
+def block_of(mod):
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    return schedule.get(schedule.get_sblock("C"))
 
 
 def test_every_register_tile_fits_the_registers():
@@ -38,3 +53,24 @@ def test_a_vector_is_as_wide_as_the_cpu_has_it_and_halves_as_it_adds_them(cpu, l
 def test_padding_is_weighed_against_the_tile():
     (tile,) = best_tiles(register_tiles(AVX512), AVX512, rows=49, columns=512, count=1)
     assert 49 % tile.rows == 0 or tile.padded((49, 512))[0] <= 50
+
+
+def test_half_vectors_are_for_cpus_that_compute_whole_ones_in_two_steps():
+    zen4, intel = (
+        make_target({"kind": "llvm", "num-cores": 1, "mcpu": cpu}) for cpu in ("znver4", "rocketlake")
+    )
+    assert half_unit(intel, "float32") is None
+    half = half_unit(zen4, "float32")
+    assert (half.lanes, half.registers, half.fmas_per_cycle) == (8, 32, 2)
+    whole = vector_unit(zen4, "float32")
+    assert (whole.lanes, whole.fmas_per_cycle) == (16, 1)
+    # Seventeen pixels of a line: broadcasts keep them from being computed two at a time.
+    line = RegisterTile(rows=17, columns=16)
+    assert hope(line, whole, 289, 192) > 0.9 > hope(line, vector_unit(intel, "float32"), 289, 192)
+
+
+def test_columns_that_fill_no_whole_vectors_are_offered_half_ones():
+    columns = Contraction.of(block_of(matmul(64, 24, 64)))
+    half = VectorUnit(lanes=8, registers=32)
+    assert {plan.tile.columns % 8 for plan in narrow_plans(columns, AVX512, half)} == {0}
+    assert narrow_plans(Contraction.of(block_of(matmul(64, 1000, 64))), AVX512, half) == ()

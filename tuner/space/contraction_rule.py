@@ -11,6 +11,7 @@ from tuner.space.contraction import Contraction, grouped_axis, needs_simplifying
 from tuner.space.dots import dots_of, write_dots
 from tuner.space.index_maps import index_map
 from tuner.space.offering import is_untouched, written
+from tuner.space.padding import padding_of
 from tuner.space.phase_nest import phase_nests, write_phases
 from tuner.space.phases import absorb_dilation, phased_of
 from tuner.space.plans import Plan, narrow_plans, plans, whole_tiles
@@ -37,14 +38,17 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
         return []
     unit = vector_unit(target, contraction.dtype)
     cores = int(target.attrs.get("num-cores", 1))
-    forms = _tiles(contraction, plans(contraction, unit), unit, cores=cores)
+    is_padded = _is_padded(normal, name, contraction)
+    forms = _tiles(contraction, plans(contraction, unit, is_padded=is_padded), unit, cores=cores)
     half = half_unit(target, contraction.dtype)
     if half is not None:
         forms += _tiles(contraction, narrow_plans(contraction, unit, half), half, cores=cores)
     turned = Contraction.turned(node)
     if turned is not None and _is_worth_turning(contraction, turned, unit):
         n_tiles = 2 if turned.scalars.slides else 1
-        forms += _tiles(turned, plans(turned, unit, n_tiles=n_tiles), unit, cores=cores)
+        is_padded = _is_padded(normal, name, turned)
+        found = plans(turned, unit, n_tiles=n_tiles, is_padded=is_padded)
+        forms += _tiles(turned, found, unit, cores=cores)
     forms += [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
         for dots in dots_of(contraction, unit)
@@ -68,6 +72,12 @@ def _in_phases(schedule: Any, name: str, target: Any) -> list[Any]:
         return []
     nests = phase_nests(phased, vector_unit(target, phased.contraction.dtype))
     return written(absorbed, name, [partial(write_phases, phased=phased, nest=nest) for nest in nests])
+
+
+def _is_padded(schedule: Any, name: str, contraction: Contraction) -> bool:
+    block = schedule.get_sblock(name)
+    buffer = schedule.get(block).reads[contraction.scalars.read].source
+    return padding_of(schedule, block, buffer) is not None
 
 
 def _is_worth_turning(straight: Contraction, turned: Contraction, unit: VectorUnit) -> bool:

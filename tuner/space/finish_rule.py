@@ -5,13 +5,13 @@ would fuse and split loops that a plan has placed, and refuses a function with a
 So it is asked only where no plan was written, and no sum goes on from what its output holds.
 """
 
+import math
 from contextlib import suppress
 from typing import Any
 
-from tuner.space.calls import has_call
-from tuner.space.contraction import loads_of
 from tuner.space.in_place_rule import goes_on
 from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.padding import write_lines
 from tuner.space.registers import may_be_vectors
 from tuner.space.vectors import vector_unit
 from tuner.trace import TVM_ERRORS
@@ -90,20 +90,6 @@ def _finish(schedule: Any, root: Any, target: Any) -> None:
             schedule.annotate(block, TILED, STRUCTURE)
 
 
-def _is_of_lines(node: Any) -> bool:
-    """A padding of all but the last axis: LLVM makes vectors of a line of it, and none of three channels.
-
-    160 x 160 x 3, padded by one on two cores: 28.3 µs channel by channel, 3.6 as lines (Zen 4).
-    """
-    loads = loads_of(node.body)
-    if len(loads) != 1 or any(int(axis.iter_type) != 0 for axis in node.iter_vars):
-        return False
-    (load,), last = loads, node.iter_vars[-1]
-    ends = (load.indices[-1], node.body.indices[-1])
-    whole = int(load.source.shape[-1]) == int(node.body.buffer.shape[-1]) == int(last.dom.extent)
-    return whole and all(end.same_as(last.var) for end in ends)
-
-
 def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
     """Spatial loops but the innermost go over the cores; a last axis of whole vectors is vectorised.
 
@@ -115,16 +101,8 @@ def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
     if not spatial or len(loops) != len(spatial) or not spatial[0]:
         return
     extents = [int(axis.dom.extent) for axis in node.iter_vars]
-    outer = loops[: spatial.index(False)] if False in spatial else loops[:-1]
     lanes = vector_unit(target, str(node.writes[0].source.dtype)).lanes
-    if len(outer) > 1 and extents[-1] % lanes and _is_of_lines(node):
-        *outer, short = outer
-        schedule.fuse(short, loops[-1])
-    elements = 1
-    for extent in extents:
-        elements *= extent
-    if outer and elements >= _MIN_PARALLEL_ELEMENTS:
+    sums = not all(spatial)
+    outer = loops[: spatial.index(False)] if sums else write_lines(schedule, loops, node, lanes=lanes)
+    if outer and math.prod(extents) >= _MIN_PARALLEL_ELEMENTS:
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
-    if all(spatial) and extents[-1] % lanes == 0 and may_be_vectors(node) and not has_call(node):
-        _, within = schedule.split(loops[-1], [None, lanes])
-        schedule.vectorize(within)

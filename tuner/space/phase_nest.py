@@ -8,7 +8,7 @@ taps; taps, depth; the register tile. What stride or tile do not divide gets con
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner.space.contraction import Axis, Contraction
@@ -47,7 +47,7 @@ def phase_nests(phased: Phased, unit: VectorUnit) -> tuple[PhaseNest, ...]:
     if len(contraction.columns) != 1 or lanes < _MIN_LANES or n_copies > _MAX_COPIES:
         return ()
     columns = contraction.columns[0]
-    unit = VectorUnit(lanes=lanes, registers=unit.registers)
+    unit = replace(unit, lanes=lanes)
     whole = [tile for tile in register_tiles(unit) if columns.extent % tile.columns == 0]
     tiles = _tiles(whole, unit, extents=(_line_of_a_phase(phased), columns.extent))
     ready = columns.place in contraction.vectors.contiguous

@@ -58,10 +58,17 @@ class Plan:
     blocks_depth: bool
     #: The last tile has fewer rows, and loops of its own; else rows are padded to whole tiles.
     peels: bool = False
+    #: The window's edges are padded within an outer tile, else once before the contraction.
+    pads_within: bool = False
 
 
-def plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2) -> tuple[Plan, ...]:
-    """The most hopeful first; of the register tiles the `n_tiles` best."""
+def plans(
+    contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2, is_padded: bool = False
+) -> tuple[Plan, ...]:
+    """The most hopeful first; of the register tiles the `n_tiles` best.
+
+    `is_padded`: the scalars' operand is made by a block that pads it.
+    """
     rows, columns, depth = contraction.extents
     best = best_tiles(register_tiles(unit), unit, rows=rows, columns=columns, count=n_tiles)
     unstaged = whole_tiles(contraction, unit, count=n_tiles)
@@ -73,7 +80,7 @@ def plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2) -> tu
     ]
     grain = _depth_grain(contraction.depth, depth)
     made = []
-    for tile, scalars, vectors in dict.fromkeys(found):
+    for tile, scalars, vectors, pads_within in _placed(dict.fromkeys(found), is_padded=is_padded):
         blocks_depth = grain < depth and _blocks_depth(contraction, vectors)
         plan = Plan(
             tile=tile,
@@ -83,6 +90,7 @@ def plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2) -> tu
             depth_loops=_steps(contraction, grain if blocks_depth else depth, scalars, vectors),
             blocks_depth=blocks_depth,
             peels=scalars is Staging.NONE and rows % tile.rows > 0,
+            pads_within=pads_within,
         )
         made.append(plan)
     return tuple(made)
@@ -182,6 +190,20 @@ def _unstaged(contraction: Contraction, tiles: Iterable[RegisterTile]) -> Iterat
             yield tile, Staging.NONE, Staging.NONE
         yield tile, Staging.NONE, Staging.ROOT
         yield tile, Staging.NONE, Staging.TILE
+
+
+def _placed(choices: Iterable[_Choice], *, is_padded: bool) -> Iterator[tuple[*_Choice, bool]]:
+    """With whether the padding stands within an outer tile: so it does where columns are copied before.
+
+    Where nothing is copied both are offered: eight groups of 20 x 20 took 293 µs padded before, 260 within
+    (Zen 4), but several outer tiles of columns pad the same rows again.
+    """
+    for tile, scalars, vectors in choices:
+        within = is_padded and scalars is Staging.NONE
+        if not within or vectors is not Staging.ROOT:
+            yield tile, scalars, vectors, False
+        if within and vectors is not Staging.TILE:
+            yield tile, scalars, vectors, True
 
 
 def _staged(contraction: Contraction, tiles: Iterable[RegisterTile], *, full: bool) -> Iterator[_Choice]:

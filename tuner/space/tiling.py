@@ -12,9 +12,10 @@ from typing import Any
 
 from tuner.space.contraction import Contraction
 from tuner.space.normal_form import STRUCTURE, TILED, NormalForm, normal_form
+from tuner.space.padding import padding_of, write_lines
 from tuner.space.plans import Plan, Staging
 from tuner.space.registers import sampled, sum_in_registers
-from tuner.space.staging import write_stage, write_tail
+from tuner.space.staging import below, write_stage, write_tail
 
 #: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
 PEELED = "pragma_loop_partition_hint"
@@ -43,6 +44,8 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
     """Raises what TVM raises where the plan does not fit the block."""
     form = normal_form(schedule, block, contraction, plan)
     nest = _nest(schedule, block, plan, lanes=lanes, cores=cores, batched=bool(contraction.batch))
+    if plan.pads_within:
+        _write_padding(schedule, block, contraction, nest, lanes=lanes)
     if form.tail is not None:
         schedule.reverse_compute_at(form.tail, nest.outer, preserve_unit_loops=True)
         write_tail(schedule, form.tail, after=nest.outer, lanes=lanes, columns=contraction.extents[1])
@@ -50,6 +53,17 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
     _write_stages(schedule, form, nest, plan, lanes=lanes)
     sum_in_registers(schedule, block, nest.tile, start=nest.start)
     schedule.annotate(block, TILED, STRUCTURE)
+
+
+def _write_padding(schedule: Any, block: Any, contraction: Contraction, nest: _Nest, *, lanes: int) -> None:
+    """A core pads the rows that it is about to read."""
+    buffer = schedule.get(block).reads[contraction.scalars.read].source
+    padding = padding_of(schedule, block, buffer)
+    if padding is None:
+        return
+    schedule.compute_at(padding, nest.outer, preserve_unit_loops=True)
+    write_lines(schedule, below(schedule, padding, nest.outer), schedule.get(padding), lanes=lanes)
+    schedule.annotate(padding, TILED, STRUCTURE)
 
 
 def _write_stages(schedule: Any, form: NormalForm, nest: _Nest, plan: Plan, *, lanes: int) -> None:

@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-#: A fused multiply-add takes four cycles and two start in each: fewer accumulators leave units idle.
-_IN_FLIGHT = 8
+#: A fused multiply-add takes four cycles, and two start in each: fewer accumulators leave units idle.
+_FMA_CYCLES = 4
 _FMAS_PER_CYCLE = 2
+#: CPUs that compute and load vectors of 512 bits in two steps; no feature tells. Broadcasts are no limit
+#: there, and tiles of one vector, as 17 x 1 for an image's lines, are as good as others.
+_SPLITTING = frozenset({"znver4"})
+_SPLIT_WIDTH = 512
 #: Measured on Zen 5 with AVX-512 (tiles of 4 to 16 rows and 1 to 4 vectors): what a load costs where loads
 #: are the limit, and what the loop adds to each step of the depth.
 _CYCLES_PER_LOAD = 0.68
@@ -24,8 +28,6 @@ _WIDE = 0.95
 _HALF_ARITHMETIC = frozenset({"avx512fp16", "fullfp16"})
 _SINGLE = 32
 _X86_WIDTHS = {"sse2": 128, "avx": 256, "avx512f": 512}
-#: Bits that a CPU may compute in two steps, as Zen 4 does: then half as many are as fast.
-_SPLIT_WIDTH = 512
 _REGISTERS_OF_AVX512 = 32
 _MAX_ROWS = 28
 _MAX_VECTORS = 8
@@ -38,6 +40,8 @@ class VectorUnit:
     #: Elements of the contraction's type in one register.
     lanes: int
     registers: int
+    #: Fused multiply-adds that start in a cycle.
+    fmas_per_cycle: int = _FMAS_PER_CYCLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,18 +66,18 @@ def vector_unit(target: Any, dtype: str) -> VectorUnit:
 
     features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     width = _width(target, features)
-    lanes = max(1, width // _arithmetic_bits(dtype, features))
-    return VectorUnit(lanes=lanes, registers=_registers(target, width, features))
+    return VectorUnit(
+        lanes=max(1, width // _arithmetic_bits(dtype, features)),
+        registers=_registers(target, width, features),
+        fmas_per_cycle=_FMAS_PER_CYCLE // (2 if _splits(target, width) else 1),
+    )
 
 
 def half_unit(target: Any, dtype: str) -> VectorUnit | None:
-    """The same registers by halves, where these may be as fast; None elsewhere."""
-    from tvm.target import codegen
-
+    """The same registers by halves, where these are as fast; None elsewhere."""
     unit = vector_unit(target, dtype)
-    features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
-    splits = _width(target, features) == _SPLIT_WIDTH and unit.lanes > 1
-    return VectorUnit(lanes=unit.lanes // 2, registers=unit.registers) if splits else None
+    is_split = unit.fmas_per_cycle < _FMAS_PER_CYCLE and unit.lanes > 1
+    return VectorUnit(lanes=unit.lanes // 2, registers=unit.registers) if is_split else None
 
 
 @cache
@@ -112,12 +116,12 @@ def hope(tile: RegisterTile, unit: VectorUnit, rows: int, columns: int) -> float
     vectors = tile.columns // unit.lanes
     fmas = tile.rows * vectors
     cycles = max(
-        fmas / _FMAS_PER_CYCLE,
-        _IN_FLIGHT / _FMAS_PER_CYCLE,
-        (vectors + tile.rows) * _CYCLES_PER_LOAD,
+        fmas / unit.fmas_per_cycle,
+        _FMA_CYCLES,
+        (vectors * _FMAS_PER_CYCLE / unit.fmas_per_cycle + tile.rows) * _CYCLES_PER_LOAD,
     )
     cycles += _OVERHEAD_CYCLES
-    share = fmas / _FMAS_PER_CYCLE / cycles * (_WIDE if vectors > tile.rows else 1.0)
+    share = fmas / unit.fmas_per_cycle / cycles * (_WIDE if vectors > tile.rows else 1.0)
     high, wide = tile.padded((rows, columns))
     return share * (rows * columns) / (high * wide)
 
@@ -125,6 +129,10 @@ def hope(tile: RegisterTile, unit: VectorUnit, rows: int, columns: int) -> float
 def largest_divisor(number: int, *, at_most: int) -> int:
     """Of the divisors of an extent that are not above `at_most`."""
     return max(size for size in range(1, at_most + 1) if number % size == 0)
+
+
+def _splits(target: Any, width: int) -> bool:
+    return width == _SPLIT_WIDTH and str(target.attrs.get("mcpu", "")) in _SPLITTING
 
 
 def _width(target: Any, features: Collection[str]) -> int:
