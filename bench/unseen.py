@@ -61,7 +61,7 @@ def _conv2d_nhwc(*shape: int) -> Build:
     return build
 
 
-def _of_tests(name: str, *shape: int) -> Build:
+def of_tests(name: str, *shape: int) -> Build:
     """A workload of TVM's tests in a shape of ours."""
 
     def build() -> Sequence[Any]:
@@ -111,7 +111,7 @@ def _fast_softmax(rows: int, columns: int) -> Build:
     return build
 
 
-def _layer_norm(rows: int, columns: int) -> Build:
+def layer_norm(rows: int, columns: int) -> Build:
     def build() -> Sequence[Any]:
         from tvm import te, topi
 
@@ -130,13 +130,13 @@ UNSEEN: dict[str, Build] = {
     "NHWC-G8": _conv2d_nhwc(2, 20, 20, 128, 256, 3, 1, 1, 1, 8),
     "BMM-bias": _matmul(6, 197, 197, 64),
     "GMM-prime": _matmul(1, 241, 509, 769),
-    "T2D": _of_tests("conv2d_transpose_nhwc", 1, 14, 14, 192, 96, 4, 2, 1),
-    "T2D-odd": _of_tests("conv2d_transpose_nhwc", 1, 19, 19, 80, 72, 3, 2, 1),
+    "T2D": of_tests("conv2d_transpose_nhwc", 1, 14, 14, 192, 96, 4, 2, 1),
+    "T2D-odd": of_tests("conv2d_transpose_nhwc", 1, 19, 19, 80, 72, 3, 2, 1),
     "T2D-NCHW": _conv2d_transpose_nchw(1, 256, 16, 16, 128, 4, 2, 1),
-    "DEP-5x5": _of_tests("depthwise_conv2d_nhwc", 1, 28, 28, 240, 5, 1, 2),
-    "C3D": _of_tests("conv3d_ndhwc", 1, 8, 20, 20, 32, 48, 3, 1, 1),
+    "DEP-5x5": of_tests("depthwise_conv2d_nhwc", 1, 28, 28, 240, 5, 1, 2),
+    "C3D": of_tests("conv3d_ndhwc", 1, 8, 20, 20, 32, 48, 3, 1, 1),
     "SCORES": _scores(8, 257, 257, 80),
     "DENSE-197": _dense(197, 2304, 768),
-    "NORM": _layer_norm(1576, 1280),
+    "NORM": layer_norm(1576, 1280),
     "SFM-fast": _fast_softmax(1024, 1024),
 }
