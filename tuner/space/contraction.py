@@ -67,6 +67,12 @@ class Contraction:
         return [axes for axes in (self.batch, *sides) if axes]
 
     @property
+    def wraps(self) -> tuple[bool, bool]:
+        """Whether rows, and columns, are of several axes: a tile of them may end within a line."""
+        rows, columns = (sum(axis.extent > 1 for axis in axes) > 1 for axes in (self.rows, self.columns))
+        return rows, columns
+
+    @property
     def writes_rows(self) -> bool:
         """A vector of the output's columns lies contiguous in it."""
         return self.columns[-1].place in self.contiguous

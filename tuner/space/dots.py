@@ -38,8 +38,8 @@ def dots_of(contraction: Contraction, unit: VectorUnit) -> tuple[Dots, ...]:
     last = contraction.depth[-1]
     along = all(operand.contiguous == (last.place,) for operand in (contraction.scalars, contraction.vectors))
     # Of a tile of columns of several axes what follows would take too much (see tuner.space.normal_form).
-    several = sum(axis.extent > 1 for axis in contraction.columns) > 1
-    if not along or several or rows > _MAX_ROWS or last.extent % unit.lanes:
+    _, wraps = contraction.wraps
+    if not along or wraps or rows > _MAX_ROWS or last.extent % unit.lanes:
         return ()
     high = largest_divisor(rows, at_most=_MAX_TILE_ROWS)
     wide = _ACCUMULATORS[unit.registers] // high

@@ -72,8 +72,8 @@ class _Forming:
         the lines alone, and has both read whole, with elements that another core is still summing.
         """
         contraction = self._contraction
-        several = any(_n_long(axes) > 1 for axes in (contraction.rows, contraction.columns))
-        return self._pads or not contraction.writes_rows or (several and epilogue is not None)
+        wraps = any(contraction.wraps) and epilogue is not None
+        return self._pads or not contraction.writes_rows or wraps
 
     def _cropped(self, epilogue: Epilogue | None) -> Any:
         """The block writes C'[b, m, n]; the block that is returned takes it to the output."""
@@ -172,7 +172,3 @@ class _Forming:
                 self._schedule.compute_inline(producer)
             except TVM_ERRORS:
                 continue
-
-
-def _n_long(axes: Iterable[Axis]) -> int:
-    return sum(axis.extent > 1 for axis in axes)
