@@ -8,25 +8,29 @@ copies lies closer.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-_Ints = npt.NDArray[np.int64]
+from tuner.addresses import (
+    LINE_BYTES,
+    PERIOD_BYTES,
+    Ints,
+    UnknownError,
+    address_of,
+    constant,
+    lines_of,
+    value_of,
+)
 
-_PERIOD_BYTES, _LINE_BYTES = 4096, 64
 #: Steps of a loop that are looked at; the others are expected to go on like them.
-_STEPS = _PERIOD_BYTES // _LINE_BYTES
+_STEPS = PERIOD_BYTES // LINE_BYTES
 #: Addresses that are told one from the other; how many more there are is estimated.
 _ADDRESSES = 1024
 _REDUCTION = 2
-
-
-class _UnknownError(Exception):
-    """An index or a loop that is more than sums, products and remainders of constant extents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ def crowding(mod: Any, shares: Sequence[float]) -> npt.NDArray[np.float64]:
         found = np.zeros(1 + len(extents))
         for offsets in _accesses(mod["main"], leaf):
             found += _of_access(offsets, extents)
-    except (_UnknownError, ValueError, OverflowError):
+    except (UnknownError, ValueError, OverflowError):
         return np.zeros(len(shares))
     inside = np.cumsum(np.log2([1, *extents[::-1]]))
     wanted = inside[-1] + np.log2(shares)
@@ -66,7 +70,7 @@ def _leaves(statement: Any, loops: tuple[tuple[Any, int], ...]) -> Iterator[_Lea
     from tvm import s_tir, tirx
 
     if isinstance(statement, tirx.For):
-        loop = (statement.loop_var, _constant(statement.extent))
+        loop = (statement.loop_var, constant(statement.extent))
         yield from _leaves(statement.body, (*loops, loop))
     elif isinstance(statement, tirx.SeqStmt):
         for each in statement.seq:
@@ -79,13 +83,13 @@ def _leaves(statement: Any, loops: tuple[tuple[Any, int], ...]) -> Iterator[_Lea
             yield from _leaves(body, loops)
 
 
-def _accesses(function: Any, leaf: _Leaf) -> Iterator[list[_Ints]]:
+def _accesses(function: Any, leaf: _Leaf) -> Iterator[list[Ints]]:
     """Of each parameter's access: for each loop the byte offsets of its first steps from the first."""
     places = _probes([extent for _, extent in leaf.loops])
     outside = {variable: places[number] for number, (variable, _) in enumerate(leaf.loops)}
     block = leaf.realize.block
     bound = {
-        iterator.var: _value(value, outside)
+        iterator.var: value_of(value, outside)
         for iterator, value in zip(block.iter_vars, leaf.realize.iter_values, strict=True)
     }
     known = {str(parameter.name) for parameter in function.params}
@@ -93,14 +97,14 @@ def _accesses(function: Any, leaf: _Leaf) -> Iterator[list[_Ints]]:
     for buffer, indices in _touched(block.body):
         if str(buffer.name) not in known:
             continue
-        address = _address(buffer, [_value(index, bound) for index in indices], places.shape[1])
+        address = address_of(buffer, [value_of(index, bound) for index in indices], places.shape[1])
         if address.tobytes() not in seen:
             seen.add(address.tobytes())
             steps = np.split(address[1:], np.cumsum([min(extent, _STEPS) for _, extent in leaf.loops])[:-1])
             yield [each - address[0] for each in steps]
 
 
-def _probes(extents: Sequence[int]) -> _Ints:
+def _probes(extents: Sequence[int]) -> Ints:
     """[n_loops, n_points]: the first point is where all loops begin, then each loop goes its first steps."""
     steps = [np.arange(min(extent, _STEPS)) for extent in extents]
     places = np.zeros((len(extents), 1 + sum(len(each) for each in steps)), dtype=np.int64)
@@ -135,49 +139,7 @@ def _loads(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from _loads(value.b)
 
 
-def _address(buffer: Any, indices: Sequence[Any], n_points: int) -> _Ints:
-    """Byte offsets from the buffer's first element, int64 [n_points]; its strides are compact."""
-    from tvm import DataType
-
-    at: Any = 0
-    for extent, index in zip(buffer.shape, indices, strict=True):
-        at = at * _constant(extent) + index
-    n_bytes = max(1, DataType(str(buffer.dtype)).bits // 8)
-    return np.broadcast_to(np.asarray(at * n_bytes, dtype=np.int64), (n_points,))
-
-
-def _constant(extent: Any) -> int:
-    """1 at least."""
-    from tvm import tirx
-
-    if not isinstance(extent, tirx.IntImm) or int(extent.value) < 1:
-        raise _UnknownError
-    return int(extent.value)
-
-
-def _value(expression: Any, values: Mapping[Any, Any]) -> Any:
-    """At all points at once."""
-    from tvm import tirx
-
-    if isinstance(expression, tirx.IntImm):
-        return int(expression.value)
-    if isinstance(expression, tirx.Var):
-        if expression not in values:
-            raise _UnknownError
-        return values[expression]
-    if isinstance(expression, tirx.Add | tirx.Sub | tirx.Mul | tirx.FloorDiv | tirx.FloorMod):
-        first, second = _value(expression.a, values), _value(expression.b, values)
-        if isinstance(expression, tirx.Add):
-            return first + second
-        if isinstance(expression, tirx.Sub):
-            return first - second
-        if isinstance(expression, tirx.Mul):
-            return first * second
-        return first // second if isinstance(expression, tirx.FloorDiv) else first % second
-    raise _UnknownError
-
-
-def _of_access(offsets: Sequence[_Ints], extents: Sequence[int]) -> npt.NDArray[np.float64]:
+def _of_access(offsets: Sequence[Ints], extents: Sequence[int]) -> npt.NDArray[np.float64]:
     """Bytes that seem to be touched more, inside each number of loops from the innermost, [1 + n_loops]."""
     touched = _Touched()
     found = [0.0]
@@ -193,27 +155,23 @@ class _Touched:
 
     def __init__(self) -> None:
         #: Those told one from the other, in bytes; and how many lines there are for each line of them.
-        self._addresses: _Ints = np.zeros(1, dtype=np.int64)
+        self._addresses: Ints = np.zeros(1, dtype=np.int64)
         self._times = 1.0
-        self._sets: _Ints = np.zeros(1, dtype=np.int64)
+        self._sets: Ints = np.zeros(1, dtype=np.int64)
 
     @property
     def excess_bytes(self) -> float:
-        n_lines = self._times * len(_lines(self._addresses))
+        n_lines = self._times * len(lines_of(self._addresses))
         per_set = n_lines / len(self._sets)
-        return per_set * _PERIOD_BYTES - n_lines * _LINE_BYTES if per_set > 1 else 0.0
+        return per_set * PERIOD_BYTES - n_lines * LINE_BYTES if per_set > 1 else 0.0
 
-    def go(self, steps: _Ints, extent: int) -> None:
+    def go(self, steps: Ints, extent: int) -> None:
         """Through one more loop: `steps` are the offsets of its first steps."""
         if self._times == 1 and len(self._addresses) * len(steps) <= _ADDRESSES and len(steps) == extent:
             self._addresses = np.unique(np.add.outer(self._addresses, steps))
-            self._sets = np.unique(_lines(self._addresses % _PERIOD_BYTES))
+            self._sets = np.unique(lines_of(self._addresses % PERIOD_BYTES))
             return
-        now, next_ = _lines(self._addresses), _lines(self._addresses + steps[1])
+        now, next_ = lines_of(self._addresses), lines_of(self._addresses + steps[1])
         self._times *= 1 + (extent - 1) * (1 - np.isin(next_, now).mean())
-        both = np.add.outer(self._sets * _LINE_BYTES, steps) % _PERIOD_BYTES
-        self._sets = np.unique(both // _LINE_BYTES)
-
-
-def _lines(addresses: _Ints) -> _Ints:
-    return np.unique(addresses // _LINE_BYTES)
+        both = np.add.outer(self._sets * LINE_BYTES, steps) % PERIOD_BYTES
+        self._sets = np.unique(both // LINE_BYTES)

@@ -7,6 +7,7 @@ from tuner.space.contraction import Contraction
 from tuner.space.plans import narrow_plans
 from tuner.space.vectors import (
     RegisterTile,
+    Results,
     VectorUnit,
     best_tiles,
     half_unit,
@@ -29,7 +30,7 @@ def test_every_register_tile_fits_the_registers():
             assert tile.rows * vectors + min(tile.rows, vectors) + 1 <= unit.registers
             # Without AVX-512 each broadcast of a tile of one vector becomes the next sum.
             assert unit is AVX512 or vectors > 1 or 2 * tile.rows + 1 <= unit.registers
-    assert best_tiles(register_tiles(AVX2), AVX2, rows=960, columns=960, count=1)[0].columns == 16
+    assert best_tiles(register_tiles(AVX2), AVX2, Results(rows=960, columns=960), count=1)[0].columns == 16
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_a_vector_is_as_wide_as_the_cpu_has_it_and_halves_as_it_adds_them(cpu, l
 
 
 def test_padding_is_weighed_against_the_tile():
-    (tile,) = best_tiles(register_tiles(AVX512), AVX512, rows=49, columns=512, count=1)
+    (tile,) = best_tiles(register_tiles(AVX512), AVX512, Results(rows=49, columns=512), count=1)
     assert 49 % tile.rows == 0 or tile.padded((49, 512))[0] <= 50
 
 
@@ -66,7 +67,8 @@ def test_half_vectors_are_for_cpus_that_compute_whole_ones_in_two_steps():
     assert (whole.lanes, whole.fmas_per_cycle) == (16, 1)
     # Seventeen pixels of a line: broadcasts keep them from being computed two at a time.
     line = RegisterTile(rows=17, columns=16)
-    assert hope(line, whole, 289, 192) > 0.9 > hope(line, vector_unit(intel, "float32"), 289, 192)
+    image = Results(rows=289, columns=192)
+    assert hope(line, whole, image) > 0.9 > hope(line, vector_unit(intel, "float32"), image)
 
 
 def test_columns_that_fill_no_whole_vectors_are_offered_half_ones():

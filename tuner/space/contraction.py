@@ -9,7 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
+from tuner.addresses import UnknownError, address_of, fullest_set, value_of
+
 _SPATIAL, _REDUCTION = 0, 2
+#: Lines that a set of a first cache of 32 KiB holds, and rows that are looked at: more than any tile has.
+_WAYS, _ROWS = 8, 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,9 @@ class Contraction:
     #: a convolution of one tap: a tile may go on in the next line.
     rows_in_line: bool = False
     columns_in_line: bool = False
+    #: So many neighbouring rows' scalars at most find room in a first cache at once. Rows that lie a multiple
+    #: of 4 KiB apart share a set of it: of more than these each is fetched anew at every step of the depth.
+    roomy_rows: int = _ROWS
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -164,7 +173,24 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
         dtype=str(store.buffer.dtype),
         rows_in_line=in_line[0],
         columns_in_line=in_line[1],
+        roomy_rows=_roomy_rows(block, rows, loads[1 - side].source, indices[1 - side]),
     )
+
+
+def _roomy_rows(block: Any, rows: Sequence[Axis], buffer: Any, indices: Sequence[Any]) -> int:
+    """_ROWS where all do, or where an index is not understood."""
+    at = np.arange(min(_ROWS, _product(rows)), dtype=np.int64)
+    values: dict[Any, Any] = {axis.var: 0 for axis in block.iter_vars}
+    left = at
+    for axis in reversed(rows):
+        values[block.iter_vars[axis.place].var] = left % axis.extent
+        left = left // axis.extent
+    try:
+        addresses = address_of(buffer, [value_of(index, values) for index in indices], len(at))
+    except UnknownError:
+        return _ROWS
+    crowded = (count for count in range(1, len(at) + 1) if fullest_set(addresses[:count]) > _WAYS)
+    return next(crowded, _ROWS + 1) - 1
 
 
 def _sided(pair: Sequence[Any], side: int) -> tuple[Any, Any]:

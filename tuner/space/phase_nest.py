@@ -18,7 +18,7 @@ from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.phases import Phase, Phased
 from tuner.space.registers import sampled, sum_in_registers
 from tuner.space.staging import write_tail
-from tuner.space.vectors import RegisterTile, VectorUnit, best_tiles, hope, register_tiles
+from tuner.space.vectors import RegisterTile, Results, VectorUnit, best_tiles, hope, register_tiles
 
 _MIN_LANES = 4
 _MAX_TILES = 64
@@ -49,7 +49,7 @@ def phase_nests(phased: Phased, unit: VectorUnit) -> tuple[PhaseNest, ...]:
     columns = contraction.columns[0]
     unit = replace(unit, lanes=lanes)
     whole = [tile for tile in register_tiles(unit) if columns.extent % tile.columns == 0]
-    tiles = _tiles(whole, unit, extents=(_line_of_a_phase(phased), columns.extent))
+    tiles = _tiles(whole, unit, Results(rows=_line_of_a_phase(phased), columns=columns.extent))
     ready = columns.place in contraction.vectors.contiguous
     return tuple(
         PhaseNest(tile=tile, lanes=lanes, packs=packs)
@@ -79,19 +79,12 @@ def write_phases(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> 
         schedule.annotate(tail, TILED, STRUCTURE)
 
 
-def _tiles(
-    tiles: Sequence[RegisterTile], unit: VectorUnit, *, extents: tuple[int, int]
-) -> tuple[RegisterTile, ...]:
+def _tiles(tiles: Sequence[RegisterTile], unit: VectorUnit, line: Results) -> tuple[RegisterTile, ...]:
     """The best one that divides a line and the best others: a row with a condition is no accumulator."""
-    rows, columns = extents
-    ranked = best_tiles(tiles, unit, rows=rows, columns=columns, count=_N_TILES)
-    dividing = [tile for tile in tiles if rows % tile.rows == 0]
-    least = _NEARLY * hope(ranked[0], unit, rows, columns)
-    first = [
-        tile
-        for tile in best_tiles(dividing, unit, rows=rows, columns=columns, count=1)
-        if hope(tile, unit, rows, columns) >= least
-    ]
+    ranked = best_tiles(tiles, unit, line, count=_N_TILES)
+    dividing = [tile for tile in tiles if line.rows % tile.rows == 0]
+    least = _NEARLY * hope(ranked[0], unit, line)
+    first = [tile for tile in best_tiles(dividing, unit, line, count=1) if hope(tile, unit, line) >= least]
     return tuple(dict.fromkeys([*first, *ranked]))[:_N_TILES]
 
 

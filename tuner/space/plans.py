@@ -6,11 +6,11 @@ it. Few plans are made, the most hopeful ones: each takes its share of every pop
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tuner.space.contraction import Axis, Contraction
-from tuner.space.vectors import RegisterTile, VectorUnit, best_tiles, hope, register_tiles
+from tuner.space.vectors import RegisterTile, Results, VectorUnit, best_tiles, hope, register_tiles
 
 #: Unstaged tiles are as good as others where their hope is at least this share of the best.
 _NEARLY = 0.8
@@ -67,10 +67,12 @@ def plans(
 ) -> tuple[Plan, ...]:
     """The most hopeful first; of the register tiles the `n_tiles` best.
 
-    `is_padded`: the scalars' operand is made by a block that pads it.
+    `is_padded`: the scalars' operand is made by a block that pads it, and can lay its rows apart.
     """
+    if is_padded:
+        contraction = replace(contraction, roomy_rows=max(tile.rows for tile in register_tiles(unit)))
     rows, columns, depth = contraction.extents
-    best = best_tiles(register_tiles(unit), unit, rows=rows, columns=columns, count=n_tiles)
+    best = best_tiles(register_tiles(unit), unit, Results(rows=rows, columns=columns), count=n_tiles)
     unstaged = whole_tiles(contraction, unit, count=n_tiles)
     peeled = _peeled_tiles(contraction, unit)
     even = () if unstaged or peeled else _even_tiles(contraction, unit, count=n_tiles)
@@ -127,11 +129,11 @@ def whole_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tu
 
 def _peeled_tiles(contraction: Contraction, unit: VectorUnit) -> tuple[RegisterTile, ...]:
     """One that leaves some rows for a lesser last tile, if none that divides them is as good."""
-    rows, columns, _ = contraction.extents
     left = [tile for tile in register_tiles(unit) if _may_be_peeled(contraction, tile)]
     best = _nearly_best(contraction, unit, left, count=1)
-    whole = [hope(tile, unit, rows, columns) for tile in whole_tiles(contraction, unit, count=1)]
-    return tuple(tile for tile in best if hope(tile, unit, rows, columns) > max(whole, default=0.0))
+    results = _in_place(contraction)
+    whole = [hope(tile, unit, results) for tile in whole_tiles(contraction, unit, count=1)]
+    return tuple(tile for tile in best if hope(tile, unit, results) > max(whole, default=0.0))
 
 
 def _even_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tuple[RegisterTile, ...]:
@@ -145,12 +147,18 @@ def _even_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tu
 def _nearly_best(
     contraction: Contraction, unit: VectorUnit, tiles: Iterable[RegisterTile], *, count: int
 ) -> tuple[RegisterTile, ...]:
-    rows, columns, _ = contraction.extents
-    (best,) = best_tiles(register_tiles(unit), unit, rows=rows, columns=columns, count=1)
+    results = _in_place(contraction)
+    (best,) = best_tiles(register_tiles(unit), unit, results, count=1)
     share = _NEARLY_SLIDING if contraction.scalars.slides else _NEARLY
-    least = share * hope(best, unit, rows, columns)
-    found = best_tiles(tiles, unit, rows=rows, columns=columns, count=count)
-    return tuple(tile for tile in found if hope(tile, unit, rows, columns) >= least)
+    least = share * hope(best, unit, results)
+    found = best_tiles(tiles, unit, results, count=count)
+    return tuple(tile for tile in found if hope(tile, unit, results) >= least)
+
+
+def _in_place(contraction: Contraction) -> Results:
+    """What tiles cover that read the scalars where they lie."""
+    rows, columns, _ = contraction.extents
+    return Results(rows=rows, columns=columns, roomy_rows=contraction.roomy_rows)
 
 
 def _depth_grain(axes: tuple[Axis, ...], depth: int) -> int:

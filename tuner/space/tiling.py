@@ -15,7 +15,7 @@ from tuner.space.normal_form import STRUCTURE, TILED, NormalForm, normal_form
 from tuner.space.padding import padding_of, write_lines
 from tuner.space.plans import Plan, Staging
 from tuner.space.registers import sampled, sum_in_registers
-from tuner.space.staging import below, write_stage, write_tail
+from tuner.space.staging import below, space_rows, write_stage, write_tail
 
 #: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
 PEELED = "pragma_loop_partition_hint"
@@ -44,8 +44,7 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
     """Raises what TVM raises where the plan does not fit the block."""
     form = normal_form(schedule, block, contraction, plan)
     nest = _nest(schedule, block, plan, lanes=lanes, cores=cores, batched=bool(contraction.batch))
-    if plan.pads_within:
-        _write_padding(schedule, block, contraction, nest, lanes=lanes)
+    _write_padding(schedule, block, contraction, nest, plan, lanes=lanes)
     if form.tail is not None:
         schedule.reverse_compute_at(form.tail, nest.outer, preserve_unit_loops=True)
         write_tail(schedule, form.tail, after=nest.outer, lanes=lanes, columns=contraction.extents[1])
@@ -55,15 +54,20 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
     schedule.annotate(block, TILED, STRUCTURE)
 
 
-def _write_padding(schedule: Any, block: Any, contraction: Contraction, nest: _Nest, *, lanes: int) -> None:
-    """A core pads the rows that it is about to read."""
+def _write_padding(
+    schedule: Any, block: Any, contraction: Contraction, nest: _Nest, plan: Plan, *, lanes: int
+) -> None:
+    """Apart where a tile would crowd; a core pads what it is about to read, or all do before."""
     buffer = schedule.get(block).reads[contraction.scalars.read].source
-    padding = padding_of(schedule, block, buffer)
+    padding = padding_of(schedule, block, buffer) if plan.scalars is Staging.NONE else None
     if padding is None:
         return
-    schedule.compute_at(padding, nest.outer, preserve_unit_loops=True)
-    write_lines(schedule, below(schedule, padding, nest.outer), schedule.get(padding), lanes=lanes)
-    schedule.annotate(padding, TILED, STRUCTURE)
+    if plan.tile.rows > contraction.roomy_rows:
+        space_rows(schedule, padding)
+    if plan.pads_within:
+        schedule.compute_at(padding, nest.outer, preserve_unit_loops=True)
+        write_lines(schedule, below(schedule, padding, nest.outer), schedule.get(padding), lanes=lanes)
+        schedule.annotate(padding, TILED, STRUCTURE)
 
 
 def _write_stages(schedule: Any, form: NormalForm, nest: _Nest, plan: Plan, *, lanes: int) -> None:

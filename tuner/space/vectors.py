@@ -21,6 +21,9 @@ _SPLIT_WIDTH = 512
 #: are the limit, and what the loop adds to each step of the depth.
 _CYCLES_PER_LOAD = 0.68
 _OVERHEAD_CYCLES = 0.8
+#: A load that misses the first cache at each step: 27 rows 2 KiB apart made 0.45 of peak, 16 and 27 rows
+#: 4 KiB apart 0.37 and 0.2 (Zen 4).
+_CYCLES_PER_MISS = 3.0
 #: A tile wider than high reads more of the columns' operand. On Zen 3, 3 x 4 vectors had 0.95 of the speed
 #: of 6 x 2; where they had displaced 5 x 2, in a product of 512 cubed, a search's best was a sixth slower.
 _WIDE = 0.95
@@ -58,6 +61,16 @@ class RegisterTile:
     def nest(self, row: Any, vector: Any, lane: Any, *, lanes: int) -> tuple[Any, Any, Any]:
         """Its loops from the outside. LLVM keeps this order: 3 x 4 vectors spill the other way round."""
         return (vector, row, lane) if self.columns > self.rows * lanes else (row, vector, lane)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """What tiles have to cover."""
+
+    rows: int
+    columns: int
+    #: Rows of a tile whose scalars find room in a first cache; None: of any.
+    roomy_rows: int | None = None
 
 
 def vector_unit(target: Any, dtype: str) -> VectorUnit:
@@ -101,29 +114,31 @@ def _held(rows: int, vectors: int, unit: VectorUnit) -> int:
 
 
 def best_tiles(
-    tiles: Iterable[RegisterTile], unit: VectorUnit, *, rows: int, columns: int, count: int
+    tiles: Iterable[RegisterTile], unit: VectorUnit, results: Results, *, count: int
 ) -> tuple[RegisterTile, ...]:
-    """The `count` tiles of which a contraction of these extents may hope for most, the best first."""
+    """The `count` tiles of which a contraction with such results may hope for most, the best first."""
     ranked = sorted(
         tiles,
-        key=lambda tile: (-hope(tile, unit, rows, columns), -tile.rows * tile.columns, tile.columns),
+        key=lambda tile: (-hope(tile, unit, results), -tile.rows * tile.columns, tile.columns),
     )
     return tuple(ranked[:count])
 
 
-def hope(tile: RegisterTile, unit: VectorUnit, rows: int, columns: int) -> float:
+def hope(tile: RegisterTile, unit: VectorUnit, results: Results) -> float:
     """The share of peak that loads and latencies leave, times the share of work that is no padding."""
     vectors = tile.columns // unit.lanes
     fmas = tile.rows * vectors
+    is_crowded = results.roomy_rows is not None and tile.rows > results.roomy_rows
     cycles = max(
         fmas / unit.fmas_per_cycle,
         _FMA_CYCLES,
         (vectors * _FMAS_PER_CYCLE / unit.fmas_per_cycle + tile.rows) * _CYCLES_PER_LOAD,
+        tile.rows * _CYCLES_PER_MISS if is_crowded else 0.0,
     )
     cycles += _OVERHEAD_CYCLES
     share = fmas / unit.fmas_per_cycle / cycles * (_WIDE if vectors > tile.rows else 1.0)
-    high, wide = tile.padded((rows, columns))
-    return share * (rows * columns) / (high * wide)
+    high, wide = tile.padded((results.rows, results.columns))
+    return share * (results.rows * results.columns) / (high * wide)
 
 
 def largest_divisor(number: int, *, at_most: int) -> int:
