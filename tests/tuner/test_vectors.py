@@ -76,3 +76,12 @@ def test_columns_that_fill_no_whole_vectors_are_offered_half_ones():
     half = VectorUnit(lanes=8, registers=32)
     assert {plan.tile.columns % 8 for plan in narrow_plans(columns, AVX512, half)} == {0}
     assert narrow_plans(Contraction.of(block_of(matmul(64, 1000, 64))), AVX512, half) == ()
+
+
+def test_tiles_are_wider_where_every_row_is_converted():
+    same, other = (
+        best_tiles(register_tiles(AVX512), AVX512, Results(rows=1024, columns=1024, casts=casts), count=1)[0]
+        for casts in (False, True)
+    )
+    assert other.columns > same.columns
+    assert other.rows + other.columns // 16 < same.rows + same.columns // 16

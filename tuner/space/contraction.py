@@ -61,6 +61,8 @@ class Contraction:
     #: So many neighbouring rows' scalars at most find room in a first cache at once. Rows that lie a multiple
     #: of 4 KiB apart share a set of it: of more than these each is fetched anew at every step of the depth.
     roomy_rows: int = _ROWS
+    #: Operands are of another type than the results.
+    casts: bool = False
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -173,6 +175,7 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
         dtype=str(store.buffer.dtype),
         rows_in_line=in_line[0],
         columns_in_line=in_line[1],
+        casts=any(str(load.source.dtype) != str(store.buffer.dtype) for load in loads),
         roomy_rows=_roomy_rows(block, rows, loads[1 - side].source, indices[1 - side]),
     )
 

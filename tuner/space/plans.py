@@ -72,7 +72,8 @@ def plans(
     if is_padded:
         contraction = replace(contraction, roomy_rows=max(tile.rows for tile in register_tiles(unit)))
     rows, columns, depth = contraction.extents
-    best = best_tiles(register_tiles(unit), unit, Results(rows=rows, columns=columns), count=n_tiles)
+    copied = Results(rows=rows, columns=columns, casts=contraction.casts)
+    best = best_tiles(register_tiles(unit), unit, copied, count=n_tiles)
     unstaged = whole_tiles(contraction, unit, count=n_tiles)
     peeled = _peeled_tiles(contraction, unit)
     even = () if unstaged or peeled else _even_tiles(contraction, unit, count=n_tiles)
@@ -158,7 +159,7 @@ def _nearly_best(
 def _in_place(contraction: Contraction) -> Results:
     """What tiles cover that read the scalars where they lie."""
     rows, columns, _ = contraction.extents
-    return Results(rows=rows, columns=columns, roomy_rows=contraction.roomy_rows)
+    return Results(rows=rows, columns=columns, roomy_rows=contraction.roomy_rows, casts=contraction.casts)
 
 
 def _depth_grain(axes: tuple[Axis, ...], depth: int) -> int:

@@ -24,6 +24,9 @@ _OVERHEAD_CYCLES = 0.8
 #: A load that misses the first cache at each step: 27 rows 2 KiB apart made 0.45 of peak, 16 and 27 rows
 #: 4 KiB apart 0.37 and 0.2 (Zen 4).
 _CYCLES_PER_MISS = 3.0
+#: Operands of another type than the results are converted at every step: with float16 27 x 1 vectors made 111
+#: GFLOP/s, 8 x 2 168, 6 x 4 190; with int8 111, 144, 155 (Zen 4; 230 are its peak).
+_CYCLES_PER_CAST = 1.0
 #: A tile wider than high reads more of the columns' operand. On Zen 3, 3 x 4 vectors had 0.95 of the speed
 #: of 6 x 2; where they had displaced 5 x 2, in a product of 512 cubed, a search's best was a sixth slower.
 _WIDE = 0.95
@@ -71,6 +74,8 @@ class Results:
     columns: int
     #: Rows of a tile whose scalars find room in a first cache; None: of any.
     roomy_rows: int | None = None
+    #: Operands are of another type.
+    casts: bool = False
 
 
 def vector_unit(target: Any, dtype: str) -> VectorUnit:
@@ -135,7 +140,7 @@ def hope(tile: RegisterTile, unit: VectorUnit, results: Results) -> float:
         (vectors * _FMAS_PER_CYCLE / unit.fmas_per_cycle + tile.rows) * _CYCLES_PER_LOAD,
         tile.rows * _CYCLES_PER_MISS if is_crowded else 0.0,
     )
-    cycles += _OVERHEAD_CYCLES
+    cycles += _OVERHEAD_CYCLES + (tile.rows + vectors) * _CYCLES_PER_CAST * results.casts
     share = fmas / unit.fmas_per_cycle / cycles * (_WIDE if vectors > tile.rows else 1.0)
     high, wide = tile.padded((results.rows, results.columns))
     return share * (results.rows * results.columns) / (high * wide)
