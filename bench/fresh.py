@@ -28,7 +28,7 @@ def _matmul(rows: int, columns: int, depth: int, *, turned: bool = False) -> Bui
     return build
 
 
-def _conv2d_nchw(*shape: int) -> Build:
+def conv2d_nchw(*shape: int) -> Build:
     """(CI, H, W, CO, kernel, stride, padding), with bias and ReLU."""
 
     def build() -> Sequence[Any]:
@@ -60,7 +60,7 @@ def _residual_nhwc(*shape: int) -> Build:
     return build
 
 
-def _depthwise_nchw(*shape: int) -> Build:
+def depthwise_nchw(*shape: int) -> Build:
     """(C, H, W, kernel, stride, padding)."""
 
     def build() -> Sequence[Any]:
@@ -92,12 +92,12 @@ FRESH: dict[str, Build] = {
     "LONG-K": _matmul(48, 40, 12544),
     "GMM-TN": _matmul(384, 640, 512, turned=True),
     "TALL": _matmul(4096, 24, 256),
-    "NCHW-PW": _conv2d_nchw(256, 28, 28, 512, 1, 1, 0),
-    "NCHW-S2": _conv2d_nchw(64, 56, 56, 128, 3, 2, 1),
+    "NCHW-PW": conv2d_nchw(256, 28, 28, 512, 1, 1, 0),
+    "NCHW-S2": conv2d_nchw(64, 56, 56, 128, 3, 2, 1),
     "NHWC-stem": of_tests("conv2d_nhwc", 1, 160, 160, 3, 40, 3, 2, 1),
     "RESIDUAL": _residual_nhwc(40, 40, 96),
     "DEP-S2": of_tests("depthwise_conv2d_nhwc", 1, 56, 56, 144, 3, 2, 1),
-    "DEP-NCHW": _depthwise_nchw(96, 56, 56, 3, 1, 1),
+    "DEP-NCHW": depthwise_nchw(96, 56, 56, 3, 1, 1),
     "POOL": _pool("max", "NCHW", (1, 64, 112, 112), 3, 2, 1),
     "GAP": _pool("avg", "NHWC", (8, 7, 7, 1280), 7, 1, 0),
     "NORM-128": layer_norm(128, 768),

@@ -33,7 +33,7 @@ _SPACES = ("stock", "tilefarm")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workloads", default="C2D-a", help="names, or `suite`, `extension`, `unseen`, `fresh`, `all`"
+        "--workloads", default="C2D-a", help=f"names, or a list: {', '.join(workloads.LISTS)}"
     )
     parser.add_argument("--space", default=",".join(_SPACES), help=f"names, {TUNE_TIR} for stock itself")
     parser.add_argument("--trials", default="64", help="several: the most are searched, the others its first")

@@ -87,7 +87,7 @@ def _scores(batch: int, rows: int, columns: int, depth: int) -> Build:
     return build
 
 
-def _dense(rows: int, columns: int, depth: int) -> Build:
+def dense(rows: int, columns: int, depth: int) -> Build:
     def build() -> Sequence[Any]:
         from tvm import te, topi
 
@@ -136,7 +136,7 @@ UNSEEN: dict[str, Build] = {
     "DEP-5x5": of_tests("depthwise_conv2d_nhwc", 1, 28, 28, 240, 5, 1, 2),
     "C3D": of_tests("conv3d_ndhwc", 1, 8, 20, 20, 32, 48, 3, 1, 1),
     "SCORES": _scores(8, 257, 257, 80),
-    "DENSE-197": _dense(197, 2304, 768),
+    "DENSE-197": dense(197, 2304, 768),
     "NORM": layer_norm(1576, 1280),
     "SFM-fast": _fast_softmax(1024, 1024),
 }

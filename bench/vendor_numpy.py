@@ -59,6 +59,8 @@ PRODUCTS: dict[str, Callable[..., Array]] = {
     "SKINNY-NN": _product,
     "LONG-K": _product,
     "GMM-TN": _product_turned,
+    "FFN": _dense,
+    "ATTEND": _product,
     "TALL": _product,
 }
 

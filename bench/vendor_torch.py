@@ -165,9 +165,13 @@ def _residual(torch: Any, data: Any, weight: Any, bias: Any, skip: Any) -> list[
     return [partial(call, *(each.contiguous(memory_format=order) for each in tensors)) for order in formats]
 
 
-def _depthwise_nchw(torch: Any, data: Any, weight: Any) -> list[Call]:
-    convolve, channels = torch.nn.functional.conv2d, data.shape[1]
-    return [partial(convolve, *pair, None, 1, 1, 1, channels) for pair in _arranged(torch, data, weight)]
+def _depthwise_nchw(stride: int) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        convolve, channels = torch.nn.functional.conv2d, data.shape[1]
+        pairs = _arranged(torch, data, weight)
+        return [partial(convolve, *pair, None, stride, 1, 1, channels) for pair in pairs]
+
+    return prepare
 
 
 def _max_pool(torch: Any, data: Any) -> list[Call]:
@@ -180,6 +184,41 @@ def _global_mean(torch: Any, data: Any) -> list[Call]:
     image, pool = data.permute(0, 3, 1, 2), torch.nn.functional.adaptive_avg_pool2d
     formats = (torch.contiguous_format, torch.channels_last)
     return [partial(pool, image.contiguous(memory_format=order), 1) for order in formats]
+
+
+def _masked_scores(torch: Any, a: Any, b: Any, mask: Any) -> list[Call]:
+    scale = a.shape[2] ** -0.5
+    return [lambda: torch.matmul(a, b.transpose(1, 2)).mul_(scale).add_(mask)]
+
+
+def _conv2d_blocked(torch: Any, data: Any, weight: Any) -> list[Call]:
+    """Blocks of channels are oneDNN's own matter here."""
+    image = data.permute(0, 1, 4, 2, 3).flatten(1, 2)
+    filters = weight.permute(0, 5, 1, 4, 2, 3).flatten(2, 3).flatten(0, 1)
+    convolve = torch.nn.functional.conv2d
+    return [partial(convolve, *pair, None, 1, 1) for pair in _arranged(torch, image, filters)]
+
+
+def _conv1d_ncw_relu(torch: Any, data: Any, weight: Any) -> list[Call]:
+    return [lambda: torch.nn.functional.conv1d(data, weight, None, 1, 2, 2).relu_()]
+
+
+def _batch_norm_relu(torch: Any, data: Any, scale: Any, shift: Any) -> list[Call]:
+    mean, variance = torch.zeros_like(scale), torch.ones_like(scale)
+    normalise = torch.nn.functional.batch_norm
+    return [lambda: normalise(data, mean, variance, scale, shift).relu_()]
+
+
+def _channels_first(torch: Any, data: Any) -> list[Call]:
+    return [lambda: torch.permute(data, (0, 3, 1, 2)).contiguous()]
+
+
+def _column_sums(torch: Any, data: Any) -> list[Call]:
+    return [lambda: torch.sum(data, 0)]
+
+
+def _rms_norm(torch: Any, data: Any, scale: Any) -> list[Call]:
+    return [lambda: torch.nn.functional.rms_norm(data, scale.shape, scale)]
 
 
 #: By the names of bench.workloads. A capsule convolution has no function of its own.
@@ -228,10 +267,26 @@ FUNCTIONS: dict[str, Prepare] = {
     "NHWC-stem": _conv2d_nhwc(2, 1),
     "RESIDUAL": _residual,
     "DEP-S2": _depthwise(1, 2),
-    "DEP-NCHW": _depthwise_nchw,
+    "DEP-NCHW": _depthwise_nchw(1),
     "POOL": _max_pool,
     "GAP": _global_mean,
     "NORM-128": _layer_norm,
+    "PW-1024": _conv2d_nhwc(),
+    "PW-2048": _conv2d_nhwc(),
+    "SHORT-S2": _conv2d_nhwc(2),
+    "RES-S2": _conv2d_nhwc(2, 1),
+    "FFN": _dense,
+    "NCHW-1024": _conv2d_nchw_bias_relu(1, 0),
+    "ATTEND": _product,
+    "MASKED": _masked_scores,
+    "BLOCKED": _conv2d_blocked,
+    "C1D-NCW": _conv1d_ncw_relu,
+    "DEP-7x7": _depthwise(3),
+    "DEP-NCHW-S2": _depthwise_nchw(2),
+    "BN-RELU": _batch_norm_relu,
+    "TO-NCHW": _channels_first,
+    "COLUMN-SUMS": _column_sums,
+    "RMS-NORM": _rms_norm,
 }
 
 

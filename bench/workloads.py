@@ -5,6 +5,7 @@ from typing import Final
 
 from bench import suite
 from bench.fresh import FRESH
+from bench.layers import LAYERS
 from bench.suite import DEVELOPMENT, EXTENSION, Workload
 from bench.unseen import UNSEEN
 
@@ -13,7 +14,8 @@ LISTS: Final[Mapping[str, tuple[str, ...]]] = {
     "extension": tuple(EXTENSION),
     "unseen": tuple(UNSEEN),
     "fresh": tuple(FRESH),
-    "all": (*DEVELOPMENT, *EXTENSION, *UNSEEN, *FRESH),
+    "layers": tuple(LAYERS),
+    "all": (*DEVELOPMENT, *EXTENSION, *UNSEEN, *FRESH, *LAYERS),
 }
 
 
@@ -24,5 +26,5 @@ def asked(names: str) -> tuple[str, ...]:
 
 def workload(name: str) -> Workload:
     """Loads TVM. Raises KeyError for a name that is in no list."""
-    builds = UNSEEN | FRESH
+    builds = UNSEEN | FRESH | LAYERS
     return suite.built(name, builds[name]) if name in builds else suite.workload(name)
