@@ -6,13 +6,19 @@ from typing import Any, Final
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import finish_rule
 from tuner.space.in_place_rule import in_place_rule
+from tuner.space.injective_rule import one_by_one
 from tuner.space.offering import Forms, offering
 from tuner.space.postprocs import postprocs
 from tuner.space.row_rule import passed_through
 from tuner.space.window_rule import passed_over
 
 #: Our rules by name, in the order in which they see a block.
-OURS: Final[Mapping[str, Forms]] = {"contraction": tiled, "window": passed_over, "row": passed_through}
+OURS: Final[Mapping[str, Forms]] = {
+    "contraction": tiled,
+    "window": passed_over,
+    "row": passed_through,
+    "injective": one_by_one,
+}
 
 
 def with_ours(target: Any, *, only: Collection[str] | None = None) -> Any:

@@ -1,0 +1,131 @@
+"""Functions without a sum: what lies side by side is one line, what does not is transposed in squares."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tuner.contractions import AVX2, assert_same_numbers, matmul, tvm
+from tuner.module import canonical_module
+from tuner.space.injective import Line, Squares, injectives_of
+from tuner.space.injective_rule import one_by_one
+from tuner.target import make_target
+
+te = tvm.te
+
+CORES = 2
+
+
+def module(function, *shapes):
+    from tvm import topi
+
+    inputs = [te.placeholder(shape, name=f"x{at}") for at, shape in enumerate(shapes)]
+    return canonical_module(te.create_prim_func([*inputs, function(topi, *inputs)]))
+
+
+def only_block(mod):
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    *others, block = schedule.get_child_blocks(schedule.get_sblock("root"))
+    for each in others:
+        schedule.compute_inline(each)
+    return schedule, block
+
+
+def ways(mod):
+    schedule, block = only_block(mod)
+    return injectives_of(schedule, block, AVX2, cores=CORES)
+
+
+def batch_norm(channels, size):
+    def function(topi, x, scale):
+        return topi.nn.relu(topi.multiply(x, scale))
+
+    return module(function, (1, channels, size, size), (1, channels, 1, 1))
+
+
+def transpose(shape, order):
+    return module(lambda topi, x: topi.transpose(x, order), shape)
+
+
+def test_a_line_ends_where_an_operand_has_no_neighbour():
+    """The scale of a channel is one for its whole image."""
+    first, *_ = ways(batch_norm(64, 28))
+    assert first == Line(n_outer=2, cuts=False, first=2, lanes=1)
+
+
+def test_what_lies_alike_everywhere_is_one_line_and_cut_for_the_cores():
+    mod = module(lambda topi, x, y: topi.add(x, y), (1 << 16,), (1 << 16,))
+    first, *others = ways(mod)
+    assert first == Line(n_outer=1, cuts=True, first=1, lanes=1)
+    assert not others
+
+
+def test_a_choice_is_made_for_a_line_and_not_within_it():
+    """Of two images that are joined the channel decides: it is no part of a line."""
+    mod = module(lambda topi, x, y: topi.concatenate([x, y], axis=1), (1, 16, 56, 56), (1, 8, 56, 56))
+    assert {way.first for way in ways(mod)} == {2}
+
+
+def test_operands_whose_neighbours_lie_apart_are_transposed_in_squares():
+    found = ways(transpose((1, 56, 56, 64), (0, 3, 1, 2)))
+    squares = [way for way in found if isinstance(way, Squares)]
+    assert {(way.groups, way.across, way.lanes) for way in squares} == {((2, 2), 0, 8)}
+    assert {way.rows for way in squares} == {16, 4}
+    assert not any(isinstance(way, Squares) for way in ways(transpose((8, 64, 4, 32), (0, 2, 1, 3))))
+
+
+def test_little_is_left_to_one_core():
+    assert {way.n_outer for way in ways(batch_norm(4, 8))} == {0}
+    assert {way.n_outer for way in ways(module(lambda topi, x: topi.exp(x), (64, 128)))} == {1}
+
+
+def test_a_function_that_sums_has_rules_of_its_own():
+    schedule, block = only_block(module(lambda topi, x: topi.nn.relu(x), (64, 1024)))
+    target = make_target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": CORES})
+    assert one_by_one(schedule, block, target)
+    summing = tvm.s_tir.Schedule(matmul(64, 64, 64, epilogue=True), debug_mask="none")
+    assert not one_by_one(summing, summing.get_sblock("D"), target)
+
+
+def assert_every_way(mod, target, *, seed):
+    schedule, block = only_block(mod)
+    found = one_by_one(schedule, block, make_target(target))
+    assert found
+    assert_same_numbers(mod, target, seed=seed, at_most=len(found), found=found)
+
+
+SIZES = (1, 2, 3, 4, 5, 7, 8, 14, 16, 17, 30, 49, 57, 64)
+
+
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_layouts_give_the_numbers_of_the_untuned_program(llvm, data):
+    shape = data.draw(
+        st.lists(st.sampled_from(SIZES), min_size=1, max_size=4).filter(lambda s: math.prod(s) < 1 << 20)
+    )
+    order = data.draw(st.permutations(range(len(shape))))
+    shift = data.draw(st.sampled_from(list(itertools.product((1, 0), repeat=len(shape)))))
+    bias = [extent if keeps else 1 for extent, keeps in zip((shape[at] for at in order), shift, strict=True)]
+    mod = module(lambda topi, x, y: topi.nn.relu(topi.add(topi.transpose(x, order), y)), shape, bias)
+    assert_every_way(mod, llvm, seed=len(shape))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda topi, x: topi.nn.pad(x, [0, 0, 1, 2], [0, 0, 3, 1]),
+        lambda topi, x: topi.concatenate([x, topi.nn.relu(x)], axis=3),
+        lambda topi, x: topi.strided_slice(x, [0, 1, 1, 0], [2, 24, 17, 30], [1, 2, 1, 3]),
+        lambda topi, x: topi.reshape(x, (2, 17 * 24, 30)),
+        lambda topi, x: topi.flip(x, axis=3),
+        lambda topi, x: topi.nn.depth_to_space(x, 2, "NCHW"),
+        lambda topi, x: topi.image.resize2d(
+            x, (0.0,) * 4, (34, 60), "NCHW", "nearest_neighbor", "asymmetric", "round"
+        ),
+        lambda topi, x: topi.tanh(topi.transpose(x, (3, 2, 1, 0))),
+    ],
+)  # fmt: skip
+def test_what_moves_elements_gives_the_numbers_of_the_untuned_program(llvm, function):
+    assert_every_way(module(function, (2, 24, 17, 30)), llvm, seed=3)

@@ -1,0 +1,234 @@
+"""Functions that sum nothing: each element of an output is computed by itself, maybe from elsewhere.
+
+TVM calls such blocks injective: activations, normalisations with known statistics, layouts, paddings. What
+neighbours everywhere is fused to one line, which LLVM makes vectors of. Where an operand's neighbours are no
+neighbours in the output, squares are transposed in registers.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.addresses import UnknownError, address_of, element_bytes, value_of
+from tuner.space.calls import has_call, parts_of
+from tuner.space.contraction import loads_of, places_in
+from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.registers import sampled
+from tuner.space.vectors import VectorUnit, largest_divisor
+
+#: Fewer elements are computed sooner by one core than others wake up; of those that call a function fewer.
+_MIN_PARALLEL_ELEMENTS, _OF_CALLS = 1 << 15, 1 << 12
+#: Pieces for each core; and a line of so many elements is a piece.
+_ENOUGH, _LONG = 4, 256
+_MAX_PIECE = 1 << 14
+_MIN_LANES = 4
+#: Rows of a square that is transposed. 56 x 56 x 256 to channels first took 76 µs with the one or the other.
+_SQUARES = (16, 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Neighbours that lie side by side in all that is accessed become one loop."""
+
+    #: The first axes, which the cores share; the last of them is cut in pieces where there are few.
+    n_outer: int
+    cuts: bool
+    #: The axes from this one on are the line; those before it and not shared are loops.
+    first: int
+    #: Elements of a vector, 1 where LLVM decides.
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Squares:
+    """Vectors of what lies side by side in an operand, of as many neighbours in the output."""
+
+    #: How many axes are fused to each loop; the last is that of the output's neighbours.
+    groups: tuple[int, ...]
+    #: The loop of the operand's neighbours, among them.
+    across: int
+    lanes: int
+    rows: int
+    #: The cores share the squares out along `across`, else along the last loop.
+    spreads_across: bool
+    is_parallel: bool
+
+
+@dataclass(slots=True)
+class _Group:
+    """Neighbouring axes that are evenly apart in all that is accessed."""
+
+    extents: tuple[int, ...]
+    #: Bytes from one step to the next in each access, the store first; none where one is not understood.
+    strides: tuple[int, ...]
+
+    @property
+    def extent(self) -> int:
+        return math.prod(self.extents)
+
+    def part(self, most: int) -> int:
+        """The largest divisor that TVM sees through: of one above the last axis it takes the remainder."""
+        last = next((extent for extent in self.extents[::-1] if extent > 1), 1)
+        return largest_divisor(self.extent, at_most=min(most, last))
+
+
+def stands_alone(schedule: Any, block: Any) -> bool:
+    """No block of the function sums, and each loop of this one is an axis of it, none scheduled before."""
+    node = schedule.get(block)
+    if type(node.body).__name__ != "BufferStore" or not node.iter_vars or TILED in node.annotations:
+        return False
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    spatial = all(int(axis.iter_type) == 0 for each in blocks for axis in schedule.get(each).iter_vars)
+    return spatial and len(schedule.get_loops(block)) == len(node.iter_vars)
+
+
+def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) -> tuple[Line | Squares, ...]:
+    """The ways to write a block that stands alone, the most hopeful first."""
+    node = schedule.get(block)
+    groups = _groups(node)
+    elements = math.prod(group.extent for group in groups)
+    calls = has_call(node)
+    is_parallel = elements >= (_OF_CALLS if calls else _MIN_PARALLEL_ELEMENTS)
+    squares = tuple(_squares(groups, element_bytes(node.body.buffer), unit, is_parallel=is_parallel))
+    lanes = 1 if calls or squares else unit.lanes
+    return (*squares, *_lines(groups, lanes, enough=_ENOUGH * cores * is_parallel))
+
+
+def write_injective(schedule: Any, block: Any, way: Line | Squares) -> None:
+    """Raises what TVM raises where it cannot."""
+    loops = list(schedule.get_loops(block))
+    if isinstance(way, Line):
+        outer, is_parallel = _write_line(schedule, loops, way), True
+    else:
+        outer, is_parallel = _write_squares(schedule, loops, way), way.is_parallel
+    if outer and is_parallel:
+        schedule.parallel(_fused(schedule, outer))
+    schedule.annotate(block, TILED, STRUCTURE)
+
+
+def _write_line(schedule: Any, loops: Sequence[Any], way: Line) -> list[Any]:
+    """Returns the loops that the cores share."""
+    outer, inner, line = [*loops[: way.n_outer]], loops[way.n_outer : way.first], [*loops[way.first :]]
+    if way.cuts:
+        pieces, piece = sampled(schedule, outer.pop(), n=2, max_innermost=_MAX_PIECE)
+        outer.append(pieces)
+        line = line if inner else [piece, *line]
+    if line and way.lanes > 1:
+        _, vector = schedule.split(_fused(schedule, line), [None, way.lanes])
+        schedule.vectorize(vector)
+    elif line:
+        _fused(schedule, line)
+    return outer
+
+
+def _write_squares(schedule: Any, loops: Sequence[Any], way: Squares) -> list[Any]:
+    """Returns the loops that the cores share."""
+    left = iter(loops)
+    *outer, line = [_fused(schedule, [next(left) for _ in range(size)]) for size in way.groups]
+    across = outer.pop(way.across)
+    vectors, vector = schedule.split(across, [None, way.lanes])
+    squares, row = schedule.split(line, [None, way.rows])
+    first, second = (vectors, squares) if way.spreads_across else (squares, vectors)
+    schedule.reorder(*outer, first, second, row, vector)
+    schedule.unroll(row)
+    schedule.vectorize(vector)
+    return [*outer, first]
+
+
+def _fused(schedule: Any, loops: Sequence[Any]) -> Any:
+    return schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def _lines(groups: Sequence[_Group], lanes: int, *, enough: int) -> Iterator[Line]:
+    """LLVM's own vectors take several at a time; ours are for what it does not see through.
+
+    `enough`: pieces that keep the cores busy; 0: for one core.
+    """
+    extents = [extent for group in groups for extent in group.extents]
+    first = len(extents) - len(groups[-1].extents)
+    n_outer, cuts = (first if enough else 0), False
+    while math.prod(extents[:n_outer]) < enough:
+        n_outer += 1
+        cuts = math.prod(extents[n_outer:]) < _LONG
+    first = max(first, n_outer)
+    line = _Group(extents=tuple(extents[first:] or extents[-1:]), strides=())
+    yield Line(n_outer=n_outer, cuts=cuts, first=first, lanes=1)
+    if lanes > 1 and not cuts and line.part(lanes) == lanes:
+        yield Line(n_outer=n_outer, cuts=cuts, first=first, lanes=lanes)
+
+
+def _squares(
+    groups: Sequence[_Group], n_bytes: int, unit: VectorUnit, *, is_parallel: bool
+) -> Iterator[Squares]:
+    """Where an operand's last loop steps over others; none where nothing is contiguous in it."""
+    *outer, line = groups
+    for access, stride in enumerate(line.strides):
+        along = [at for at, group in enumerate(outer) if group.strides[access] == n_bytes]
+        if stride in (0, n_bytes) or not along:
+            continue
+        lanes = outer[along[0]].part(unit.lanes)
+        for most in _SQUARES if lanes >= _MIN_LANES else ():
+            rows = line.part(most)
+            for spreads_across in (False, True) if rows > 1 else ():
+                yield Squares(
+                    groups=tuple(len(group.extents) for group in groups),
+                    across=along[0],
+                    lanes=lanes,
+                    rows=rows,
+                    spreads_across=spreads_across,
+                    is_parallel=is_parallel,
+                )
+        return
+
+
+def _groups(node: Any) -> list[_Group]:
+    """The block's axes in their order. Those of a condition, and of what is not understood, stand alone."""
+    extents = [int(axis.dom.extent) for axis in node.iter_vars]
+    accesses = [(node.body.buffer, node.body.indices)]
+    accesses += [(load.source, load.indices) for load in loads_of(node.body)]
+    try:
+        strides = np.array([_strides(node, buffer, indices) for buffer, indices in accesses])
+    except UnknownError:
+        return [_Group(extents=(extent,), strides=()) for extent in extents]
+    alone = _conditional(node)
+    found: list[_Group] = []
+    for place, extent in reversed(list(enumerate(extents))):
+        own = tuple(int(step) for step in strides[:, place])
+        after = found[-1] if found else None
+        if after is None or place in alone or place + 1 in alone:
+            found.append(_Group(extents=(extent,), strides=own))
+        elif extent == 1 or after.extent == 1 or own == tuple(after.extent * step for step in after.strides):
+            after.strides = own if after.extent == 1 else after.strides
+            after.extents = (extent, *after.extents)
+        else:
+            found.append(_Group(extents=(extent,), strides=own))
+    return found[::-1]
+
+
+def _conditional(node: Any) -> frozenset[int]:
+    """Places of the axes on which a choice depends."""
+    conditions = [
+        part.condition if hasattr(part, "condition") else part.args[0]
+        for part in parts_of(node.body)
+        if hasattr(part, "condition")
+        or str(getattr(getattr(part, "op", None), "name", "")).endswith("if_then_else")
+    ]
+    return places_in(node, conditions)
+
+
+def _strides(node: Any, buffer: Any, indices: Any) -> list[int]:
+    """Bytes from one step of each axis to the next. Raises UnknownError where steps differ."""
+    extents = np.array([int(axis.dom.extent) for axis in node.iter_vars])
+    n_axes = len(extents)
+    # The origin, a step of each axis, and the last element of each.
+    places = np.concatenate([np.zeros((1, n_axes)), np.eye(n_axes), np.diag(extents - 1)]).astype(np.int64)
+    values = {axis.var: places[:, at] for at, axis in enumerate(node.iter_vars)}
+    addresses = address_of(buffer, [value_of(index, values) for index in indices], len(places))
+    steps = addresses[1 : 1 + n_axes] - addresses[0]
+    ends = addresses[1 + n_axes :] - addresses[0]
+    if np.any(steps[extents > 1] * (extents - 1)[extents > 1] != ends[extents > 1]):
+        raise UnknownError
+    return [int(step) for step in steps]
