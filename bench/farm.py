@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from bench.processes import BenchError
 from db.states import JobState, Outcome, Purpose, TrialState
 from services.server.launch import launch
 
@@ -26,13 +27,13 @@ class Farm:
         self._logs = logs
 
     def tune(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Submit and wait; a job that does not succeed is an error."""
+        """Submit and wait. BenchError for a job that does not succeed."""
         job = self._http.post("/v1/jobs", json=body).raise_for_status().json()
         while not JobState(job["state"]).ended:
             time.sleep(_POLL_SECS)
             job = self._get(f"/v1/jobs/{job['id']}")
         if job["state"] != "succeeded":
-            raise RuntimeError(f"{body['name']} {job['state']}: {job['error']}")
+            raise BenchError(f"{body['name']} {job['state']}: {job['error']}")
         return dict(job)
 
     def trials(self, job_id: str) -> list[dict[str, Any]]:

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from tuner.addresses import UnknownError, address_of, element_bytes, value_of
+from tuner.addresses import UnknownError, element_bytes
 from tuner.space.calls import has_call, parts_of
 from tuner.space.contraction import loads_of, places_in
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import sampled
+from tuner.space.strides import strides_of
 from tuner.space.vectors import VectorUnit, largest_divisor
 
 #: Fewer elements are computed sooner by one core than others wake up; of those that call a function fewer.
@@ -190,7 +191,7 @@ def _groups(node: Any) -> list[_Group]:
     accesses = [(node.body.buffer, node.body.indices)]
     accesses += [(load.source, load.indices) for load in loads_of(node.body)]
     try:
-        strides = np.array([_strides(node, buffer, indices) for buffer, indices in accesses])
+        strides = np.array([strides_of(node, buffer, indices) for buffer, indices in accesses])
     except UnknownError:
         return [_Group(extents=(extent,), strides=()) for extent in extents]
     alone = _conditional(node)
@@ -217,18 +218,3 @@ def _conditional(node: Any) -> frozenset[int]:
         or str(getattr(getattr(part, "op", None), "name", "")).endswith("if_then_else")
     ]
     return places_in(node, conditions)
-
-
-def _strides(node: Any, buffer: Any, indices: Any) -> list[int]:
-    """Bytes from one step of each axis to the next. Raises UnknownError where steps differ."""
-    extents = np.array([int(axis.dom.extent) for axis in node.iter_vars])
-    n_axes = len(extents)
-    # The origin, a step of each axis, and the last element of each.
-    places = np.concatenate([np.zeros((1, n_axes)), np.eye(n_axes), np.diag(extents - 1)]).astype(np.int64)
-    values = {axis.var: places[:, at] for at, axis in enumerate(node.iter_vars)}
-    addresses = address_of(buffer, [value_of(index, values) for index in indices], len(places))
-    steps = addresses[1 : 1 + n_axes] - addresses[0]
-    ends = addresses[1 + n_axes :] - addresses[0]
-    if np.any(steps[extents > 1] * (extents - 1)[extents > 1] != ends[extents > 1]):
-        raise UnknownError
-    return [int(step) for step in steps]

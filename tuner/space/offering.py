@@ -43,10 +43,10 @@ def offering(forms: Forms) -> Any:
             if not may_be_vectors(sch.get(block)):
                 return [sch]
             found = forms(_in_order(sch, block), block, self.target)
+            if found and is_ours(sch):  # nothing of stock's fits beside ours
+                return found[:1] if self.is_crowded else found
             if not self.is_crowded or not found:
                 return [sch, *found]
-            if is_ours(sch):
-                return found[:1]
             name = str(sch.get(block).name_hint)
             self.first = self.first or name
             return [sch, *found] if name == self.first else [sch]

@@ -38,21 +38,22 @@ class Rows:
 
 def rows_of(schedule: Any, block: Any, unit: VectorUnit) -> tuple[Rows, ...]:
     """The ways to pass over the rows that `block` reduces; none where it reduces no rows."""
-    node = schedule.get(block)
-    n_axes = _n_rows(node)
-    if n_axes is None or Contraction.of(node) is not None:
-        return ()
-    names = _chain(schedule, block, n_axes, unit.lanes)
+    n_axes, names = _shared_rows(schedule, block, unit)
     first = next((name for name in names if _reduces(schedule, name)), None)
-    if first != str(
-        node.name_hint
-    ):  # of a chain's reductions one brings the forms, or they would be there twice
+    # Of a chain's reductions one brings the forms, or they would be there twice.
+    if first != str(schedule.get(block).name_hint):
         return ()
     calls = any(has_call(schedule.get(schedule.get_sblock(name))) for name in names)
     return tuple(
         Rows(blocks=names, n_axes=n_axes, lanes=unit.lanes, calls_are_scalar=scalar)
         for scalar in ((True, False) if calls else (False,))
     )
+
+
+def is_of_rows(schedule: Any, block: Any, unit: VectorUnit) -> bool:
+    """Whether the block is one of those that `rows_of` passes over, asked of this one or of another."""
+    _, names = _shared_rows(schedule, block, unit)
+    return bool(names)
 
 
 def write_rows(schedule: Any, rows: Rows) -> None:
@@ -116,6 +117,15 @@ def _write_map(schedule: Any, block: Any, cores: Any, rows: Rows) -> None:
     *_, along = below(schedule, block, cores)
     _, lanes = schedule.split(along, [None, rows.lanes])
     schedule.vectorize(lanes)
+
+
+def _shared_rows(schedule: Any, block: Any, unit: VectorUnit) -> tuple[int, tuple[str, ...]]:
+    """How many axes the rows are that a block reduces, and its chain of blocks, maybe none."""
+    node = schedule.get(block)
+    n_axes = _n_rows(node)
+    if n_axes is None or Contraction.of(node) is not None:
+        return 0, ()
+    return n_axes, _chain(schedule, block, n_axes, unit.lanes)
 
 
 def _chain(schedule: Any, block: Any, n_axes: int, lanes: int) -> tuple[str, ...]:

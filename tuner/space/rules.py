@@ -9,6 +9,7 @@ from tuner.space.in_place_rule import in_place_rule
 from tuner.space.injective_rule import one_by_one
 from tuner.space.offering import Forms, offering
 from tuner.space.postprocs import postprocs
+from tuner.space.reduction_rule import reduced
 from tuner.space.row_rule import passed_through
 from tuner.space.window_rule import passed_over
 
@@ -17,6 +18,7 @@ OURS: Final[Mapping[str, Forms]] = {
     "contraction": tiled,
     "window": passed_over,
     "row": passed_through,
+    "reduction": reduced,
     "injective": one_by_one,
 }
 

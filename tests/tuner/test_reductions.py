@@ -1,0 +1,139 @@
+"""Sums over any axes: columns are vectors, neighbours that are summed vectors of partial results."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tuner.contractions import AVX2, assert_same_numbers, convolution, matmul, tvm
+from tuner.module import canonical_module
+from tuner.space.reduction_nest import write_reduction
+from tuner.space.reduction_rule import reduced
+from tuner.space.reductions import reductions_of
+from tuner.space.vectors import vector_unit
+from tuner.target import make_target
+
+te = tvm.te
+
+CORES = 2
+
+
+def module(function, *shapes):
+    from tvm import topi
+
+    inputs = [te.placeholder(shape, name=f"x{at}") for at, shape in enumerate(shapes)]
+    return canonical_module(te.create_prim_func([*inputs, function(topi, *inputs)]))
+
+
+def sums(shape, axes):
+    return module(lambda topi, x: topi.sum(x, axis=axes), shape)
+
+
+def summing_block(mod):
+    """Whatever is computed of each element is inlined into the sum."""
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        if schedule.get(block).init is None and schedule.get_consumers(block):
+            schedule.compute_inline(block)
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    return schedule, next(block for block in blocks if schedule.get(block).init is not None)
+
+
+def ways(mod):
+    return reductions_of(*summing_block(mod), AVX2, cores=CORES)
+
+
+def test_columns_of_a_matrix_are_vectors_and_cores_share_its_rows():
+    streamed, in_registers = ways(sums((4096, 64), 0))
+    assert streamed.has_columns
+    assert (streamed.lanes, streamed.pieces, streamed.streams) == (8, 8, True)
+    assert (in_registers.vectors, in_registers.pieces, in_registers.streams) == (4, 8, False)
+
+
+def test_many_columns_are_shared_out_themselves():
+    _, in_registers = ways(sums((64, 4096), 0))
+    assert in_registers.pieces == 1
+
+
+def test_neighbours_that_are_summed_make_partial_results():
+    (way,) = ways(sums((4, 24, 28, 28), (0, 2, 3)))
+    assert not way.has_columns
+    assert way.groups == (1, 1, 2)  # the image is one line
+    assert (way.lanes, way.pieces) == (8, 1)
+
+
+def test_a_whole_buffer_is_summed_in_pieces():
+    (way,) = ways(sums((256, 256), (0, 1)))
+    assert (way.groups, way.kept, way.pieces) == ((2,), (), 8)
+
+
+def test_little_is_summed_by_one_core():
+    assert {(way.pieces, way.is_parallel) for way in ways(sums((40, 64), 0))} == {(1, False)}
+
+
+@pytest.mark.parametrize(
+    "mod",
+    [
+        convolution(9, 8, 16, stride=1, padding=0, dilation=1, groups=1),
+        matmul(16, 16, 16),
+        module(lambda topi, x: topi.nn.pool2d(x, [3] * 2, [2] * 2, [1] * 2, [0] * 4, "max"), (1, 8, 17, 17)),
+        module(lambda topi, x: topi.argmax(x, axis=1), (64, 64)),
+    ],
+)  # fmt: skip
+def test_what_takes_an_element_twice_or_keeps_two_results_is_left_to_others(mod):
+    schedule, block = summing_block(mod)
+    assert reductions_of(schedule, block, AVX2, cores=CORES) == ()
+
+
+def assert_every_way(mod, target, *, seed):
+    schedule, block = summing_block(mod)
+    unit = vector_unit(make_target(target), "float32")
+    found = []
+    for way in reductions_of(schedule, block, unit, cores=CORES):
+        found.append(schedule.copy())
+        write_reduction(found[-1], found[-1].get_sblock(schedule.get(block).name_hint), way)
+    if found:
+        assert_same_numbers(mod, target, seed=seed, at_most=len(found), found=found)
+
+
+def test_rows_and_windows_have_rules_of_their_own():
+    target = make_target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": CORES})
+    assert not reduced(*summing_block(sums((64, 1024), 1)), target)
+    assert reduced(*summing_block(sums((64, 1004), 1)), target)
+
+
+SIZES = (1, 2, 3, 4, 5, 7, 8, 14, 16, 24, 28, 49, 64, 100)
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_sums_over_any_axes_give_the_numbers_of_the_untuned_program(llvm, data):
+    shape = data.draw(
+        st.lists(st.sampled_from(SIZES), min_size=1, max_size=4).filter(lambda s: math.prod(s) < 1 << 19)
+    )
+    axes = tuple(data.draw(st.sets(st.sampled_from(range(len(shape))), min_size=1)))
+    is_max, squares, turns = (data.draw(st.booleans()) for _ in range(3))
+
+    def function(topi, x):
+        x = topi.transpose(x, list(range(len(shape)))[::-1]) if turns else x
+        x = topi.multiply(x, x) if squares else x
+        return (topi.max if is_max else topi.sum)(x, axis=axes)
+
+    assert_every_way(module(function, shape), llvm, seed=len(shape))
+
+
+def test_differences_from_a_mean_are_summed_beside_it(llvm):
+    def function(topi, x, mean):
+        apart = topi.subtract(x, mean)
+        return topi.sum(topi.multiply(apart, apart), axis=1)
+
+    mod = module(function, (64, 100), (64, 1))
+    assert ways(mod)
+    assert_every_way(mod, llvm, seed=1)
+
+
+def test_a_mean_over_an_image_is_divided_behind(llvm):
+    mod = module(lambda topi, x: topi.nn.global_pool(x, "avg", "NHWC"), (2, 14, 14, 48))
+    assert ways(mod)
+    assert_every_way(mod, llvm, seed=2)
