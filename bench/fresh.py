@@ -74,7 +74,7 @@ def depthwise_nchw(*shape: int) -> Build:
     return build
 
 
-def _pool(kind: str, layout: str, shape: Sequence[int], size: int, stride: int, padding: int) -> Build:
+def pool(kind: str, layout: str, shape: Sequence[int], size: int, stride: int, padding: int) -> Build:
     def build() -> Sequence[Any]:
         from tvm import te, topi
 
@@ -98,7 +98,7 @@ FRESH: dict[str, Build] = {
     "RESIDUAL": _residual_nhwc(40, 40, 96),
     "DEP-S2": of_tests("depthwise_conv2d_nhwc", 1, 56, 56, 144, 3, 2, 1),
     "DEP-NCHW": depthwise_nchw(96, 56, 56, 3, 1, 1),
-    "POOL": _pool("max", "NCHW", (1, 64, 112, 112), 3, 2, 1),
-    "GAP": _pool("avg", "NHWC", (8, 7, 7, 1280), 7, 1, 0),
+    "POOL": pool("max", "NCHW", (1, 64, 112, 112), 3, 2, 1),
+    "GAP": pool("avg", "NHWC", (8, 7, 7, 1280), 7, 1, 0),
     "NORM-128": layer_norm(128, 768),
 }

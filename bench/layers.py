@@ -7,7 +7,7 @@ Written after the rules of 2026-11-24, whose readers found rows 4 KiB apart with
 from collections.abc import Sequence
 from typing import Any
 
-from bench.fresh import conv2d_nchw, depthwise_nchw
+from bench.fresh import conv2d_nchw, depthwise_nchw, pool
 from bench.suite import Build
 from bench.unseen import dense, of_tests
 
@@ -108,15 +108,14 @@ def _channels_first(size: int, channels: int) -> Build:
     return build
 
 
-def _column_sums(rows: int, columns: int) -> Build:
-    """A gradient of a bias."""
+def _sums(shape: Sequence[int], axes: Sequence[int]) -> Build:
+    """Gradients of biases, statistics of a batch."""
 
     def build() -> Sequence[Any]:
-        from tvm import te
+        from tvm import te, topi
 
-        data = te.placeholder((rows, columns), name="data")
-        i = te.reduce_axis((0, rows), name="i")
-        return data, te.compute((columns,), lambda j: te.sum(data[i, j], axis=i), name="out")
+        data = te.placeholder(tuple(shape), name="data")
+        return data, topi.sum(data, axis=tuple(axes))
 
     return build
 
@@ -147,6 +146,8 @@ LAYERS: dict[str, Build] = {
     "DEP-NCHW-S2": depthwise_nchw(144, 56, 56, 3, 2, 1),
     "BN-RELU": _batch_norm_relu(64, 112),
     "TO-NCHW": _channels_first(56, 256),
-    "COLUMN-SUMS": _column_sums(4096, 512),
+    "COLUMN-SUMS": _sums((4096, 512), (0,)),
+    "BATCH-SUMS": _sums((8, 28, 28, 128), (0, 1, 2)),
+    "GAP-NCHW": pool("avg", "NCHW", (8, 1280, 7, 7), 7, 1, 0),
     "RMS-NORM": _rms_norm(128, 4096),
 }

@@ -217,6 +217,14 @@ def _column_sums(torch: Any, data: Any) -> list[Call]:
     return [lambda: torch.sum(data, 0)]
 
 
+def _batch_sums(torch: Any, data: Any) -> list[Call]:
+    return [lambda: torch.sum(data, (0, 1, 2))]
+
+
+def _global_mean_nchw(torch: Any, data: Any) -> list[Call]:
+    return [lambda: torch.nn.functional.adaptive_avg_pool2d(data, 1)]
+
+
 def _rms_norm(torch: Any, data: Any, scale: Any) -> list[Call]:
     return [lambda: torch.nn.functional.rms_norm(data, scale.shape, scale)]
 
@@ -286,6 +294,8 @@ FUNCTIONS: dict[str, Prepare] = {
     "BN-RELU": _batch_norm_relu,
     "TO-NCHW": _channels_first,
     "COLUMN-SUMS": _column_sums,
+    "BATCH-SUMS": _batch_sums,
+    "GAP-NCHW": _global_mean_nchw,
     "RMS-NORM": _rms_norm,
 }
 
