@@ -17,6 +17,7 @@ _GROUPS = {
     "suite and extension": (*LISTS["suite"], *LISTS["extension"]),
     "unseen": LISTS["unseen"],
     "fresh": LISTS["fresh"],
+    "layers": LISTS["layers"],
     "all": LISTS["all"],
 }
 _MEANS_TOLD = "How many times as fast `tilefarm` is: the geometric mean over workloads (the least, how many)."

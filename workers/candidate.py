@@ -9,6 +9,7 @@ blob where it was built before. Out: {"built": true, "stage_secs"}, or at once t
 "run_secs", "error", "stage_secs"}. Token in: {"cpus", "best_latency_secs"}. Out: final answer.
 """
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from workers.timing import cut_off, probe, repeats, timed_call
 
 #: A first run that takes more than this share of the time limit stays the only one.
 _ONE_RUN_SHARE = 0.25
+#: Outputs are compared again after the timing, so often at most, and for so long beside it.
+_MOST_CHECKS, _CHECK_SHARE = 8, 0.1
 #: Arguments up to this are filled before the device is asked for: several built children wait with theirs.
 _EARLY_BYTES = 16 << 20
 
@@ -113,7 +116,8 @@ def _measure(
             evaluate = flushed_evaluator(program.module, ENTRY, device, tensors)
         elif policy.flush_cache:
             flush = device.flusher(tensors)
-        return repeats(
+        began = time.perf_counter()
+        run_secs = repeats(
             call,
             evaluate,
             estimate_secs=probe_secs,
@@ -122,3 +126,20 @@ def _measure(
             flush=flush,
             by_evaluator=device.by_evaluator,
         )
+        spent_secs = time.perf_counter() - began
+    with stages.stage("check", Outcome.RUN_ERROR):
+        check_again(call, arguments, for_secs=_CHECK_SHARE * spent_secs)
+    return run_secs
+
+
+def check_again(call: Callable[[], None], arguments: Arguments, *, for_secs: float) -> None:
+    """Once at least: what two cores write at once is right in most runs. Raises Ended where one is not."""
+    ends = time.perf_counter() + for_secs
+    for _ in range(_MOST_CHECKS):
+        arguments.refill()
+        call()
+        error = arguments.difference()
+        if error is not None:
+            raise Ended(Outcome.WRONG_OUTPUT, f"{error}; an earlier run of the same program was right")
+        if time.perf_counter() > ends:
+            break
