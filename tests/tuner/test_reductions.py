@@ -81,7 +81,7 @@ def test_little_is_summed_by_one_core():
         module(lambda topi, x: topi.argmax(x, axis=1), (64, 64)),
     ],
 )  # fmt: skip
-def test_what_takes_an_element_twice_or_keeps_two_results_is_left_to_others(mod):
+def test_what_takes_an_element_twice_or_asks_where_it_was_is_left_to_others(mod):
     schedule, block = summing_block(mod)
     assert reductions_of(schedule, block, AVX2, cores=CORES) == ()
 
@@ -137,3 +137,13 @@ def test_a_mean_over_an_image_is_divided_behind(llvm):
     mod = module(lambda topi, x: topi.nn.global_pool(x, "avg", "NHWC"), (2, 14, 14, 48))
     assert ways(mod)
     assert_every_way(mod, llvm, seed=2)
+
+
+def test_a_sum_and_a_sum_of_squares_are_kept_together(llvm):
+    def function(topi, x, scale, shift):
+        return topi.nn.group_norm(x, scale, shift, 4, 1, [2, 3])
+
+    mod = module(function, (2, 16, 14, 14), (16,), (16,))
+    (way,) = ways(mod)
+    assert way.groups == (1, 1, 3)
+    assert_every_way(mod, llvm, seed=3)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tuner.addresses import UnknownError, element_bytes
-from tuner.space.contraction import Contraction, loads_of
+from tuner.space.calls import parts_of
+from tuner.space.contraction import Contraction
 from tuner.space.strides import strides_of
 from tuner.space.vectors import VectorUnit, largest_divisor
 
@@ -60,7 +61,7 @@ class Reduction:
 def reductions_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) -> tuple[Reduction, ...]:
     """The ways to write the block; none where it is more than a reduction of one operand."""
     node = schedule.get(block)
-    if node.init is None or type(node.body).__name__ != "BufferStore" or Contraction.of(node) is not None:
+    if node.init is None or Contraction.of(node) is not None:
         return ()
     strides = _strides(node)
     if strides is None:
@@ -165,18 +166,27 @@ def _is_summed(node: Any, place: int) -> bool:
 def _strides(node: Any) -> list[int] | None:
     """Elements between neighbours of what is summed, along each axis; None where one is taken twice.
 
-    What is read beside it may depend on results alone, as the mean from which differences are summed.
+    What is read beside it may depend on results alone, as the mean from which differences are summed. Several
+    results may be kept of an element, as it and its square.
     """
+    parts = list(parts_of(node.body))
+    if any(type(part).__name__ == "Select" for part in parts):  # the place of a maximum
+        return None
+    regions = [part for part in parts if hasattr(part, "indices")]
+    stores = [part for part in regions if hasattr(part, "buffer")]
+    loads = [part for part in regions if hasattr(part, "source")]
+    if len(stores) + len(loads) != len(regions) or not stores:
+        return None
     extents = np.array([int(axis.dom.extent) for axis in node.iter_vars])
     summed = np.array([_is_summed(node, place) for place in range(len(extents))])
     if not np.any(summed & (extents > 1)):
         return None
     try:
-        result = _elements(node, node.body.buffer, node.body.indices)
+        results = [_elements(node, store.buffer, store.indices) for store in stores]
         found = [
             _elements(node, load.source, load.indices)
-            for load in loads_of(node.body)
-            if not load.source.same_as(node.body.buffer)
+            for load in loads
+            if not any(load.source.same_as(store.buffer) for store in stores)
         ]
     except UnknownError:
         return None
@@ -189,7 +199,7 @@ def _strides(node: Any) -> list[int] | None:
     )
     (nearest, _, contiguous), *_ = ordered
     apart = all(after >= step * extent for (step, extent, _), (after, *_) in itertools.pairwise(ordered))
-    lies = bool(summed[contiguous]) or result[contiguous] == 1
+    lies = bool(summed[contiguous]) or all(result[contiguous] == 1 for result in results)
     return [int(step) for step in operand] if nearest == 1 and apart and lies else None
 
 
