@@ -1,4 +1,4 @@
-"""Contractions for tests, our schedules of them, and what a program computes."""
+"""Modules for tests, contractions most of all, our schedules of them, and what a program computes."""
 
 import json
 
@@ -17,6 +17,14 @@ te = tvm.te
 
 AVX2 = VectorUnit(lanes=8, registers=16)
 AVX512 = VectorUnit(lanes=16, registers=32)
+
+
+def computed(function, *shapes):
+    """What `function(topi, *inputs)` gives for inputs of these shapes, x0 and so on."""
+    from tvm import topi
+
+    inputs = [te.placeholder(shape, name=f"x{at}") for at, shape in enumerate(shapes)]
+    return canonical_module(te.create_prim_func([*inputs, function(topi, *inputs)]))
 
 
 def matmul(rows, columns, depth, *, transposed=False, epilogue=False):

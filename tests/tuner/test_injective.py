@@ -7,22 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tuner.contractions import AVX2, assert_same_numbers, matmul, tvm
-from tuner.module import canonical_module
+from tests.tuner.contractions import AVX2, assert_same_numbers, computed, matmul, tvm
 from tuner.space.injective import Line, Squares, injectives_of
 from tuner.space.injective_rule import one_by_one
 from tuner.target import make_target
 
-te = tvm.te
-
 CORES = 2
-
-
-def module(function, *shapes):
-    from tvm import topi
-
-    inputs = [te.placeholder(shape, name=f"x{at}") for at, shape in enumerate(shapes)]
-    return canonical_module(te.create_prim_func([*inputs, function(topi, *inputs)]))
 
 
 def only_block(mod):
@@ -42,11 +32,11 @@ def batch_norm(channels, size):
     def function(topi, x, scale):
         return topi.nn.relu(topi.multiply(x, scale))
 
-    return module(function, (1, channels, size, size), (1, channels, 1, 1))
+    return computed(function, (1, channels, size, size), (1, channels, 1, 1))
 
 
 def transpose(shape, order):
-    return module(lambda topi, x: topi.transpose(x, order), shape)
+    return computed(lambda topi, x: topi.transpose(x, order), shape)
 
 
 def test_a_line_ends_where_an_operand_has_no_neighbour():
@@ -56,7 +46,7 @@ def test_a_line_ends_where_an_operand_has_no_neighbour():
 
 
 def test_what_lies_alike_everywhere_is_one_line_and_cut_for_the_cores():
-    mod = module(lambda topi, x, y: topi.add(x, y), (1 << 16,), (1 << 16,))
+    mod = computed(lambda topi, x, y: topi.add(x, y), (1 << 16,), (1 << 16,))
     first, *others = ways(mod)
     assert first == Line(n_outer=1, cuts=True, first=1, lanes=1)
     assert not others
@@ -64,7 +54,7 @@ def test_what_lies_alike_everywhere_is_one_line_and_cut_for_the_cores():
 
 def test_a_choice_is_made_for_a_line_and_not_within_it():
     """Of two images that are joined the channel decides: it is no part of a line."""
-    mod = module(lambda topi, x, y: topi.concatenate([x, y], axis=1), (1, 16, 56, 56), (1, 8, 56, 56))
+    mod = computed(lambda topi, x, y: topi.concatenate([x, y], axis=1), (1, 16, 56, 56), (1, 8, 56, 56))
     assert {way.first for way in ways(mod)} == {2}
 
 
@@ -78,11 +68,11 @@ def test_operands_whose_neighbours_lie_apart_are_transposed_in_squares():
 
 def test_little_is_left_to_one_core():
     assert {way.n_outer for way in ways(batch_norm(4, 8))} == {0}
-    assert {way.n_outer for way in ways(module(lambda topi, x: topi.exp(x), (64, 128)))} == {1}
+    assert {way.n_outer for way in ways(computed(lambda topi, x: topi.exp(x), (64, 128)))} == {1}
 
 
 def test_a_function_that_sums_has_rules_of_its_own():
-    schedule, block = only_block(module(lambda topi, x: topi.nn.relu(x), (64, 1024)))
+    schedule, block = only_block(computed(lambda topi, x: topi.nn.relu(x), (64, 1024)))
     target = make_target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": CORES})
     assert one_by_one(schedule, block, target)
     summing = tvm.s_tir.Schedule(matmul(64, 64, 64, epilogue=True), debug_mask="none")
@@ -108,7 +98,7 @@ def test_layouts_give_the_numbers_of_the_untuned_program(llvm, data):
     order = data.draw(st.permutations(range(len(shape))))
     shift = data.draw(st.sampled_from(list(itertools.product((1, 0), repeat=len(shape)))))
     bias = [extent if keeps else 1 for extent, keeps in zip((shape[at] for at in order), shift, strict=True)]
-    mod = module(lambda topi, x, y: topi.nn.relu(topi.add(topi.transpose(x, order), y)), shape, bias)
+    mod = computed(lambda topi, x, y: topi.nn.relu(topi.add(topi.transpose(x, order), y)), shape, bias)
     assert_every_way(mod, llvm, seed=len(shape))
 
 
@@ -128,4 +118,4 @@ def test_layouts_give_the_numbers_of_the_untuned_program(llvm, data):
     ],
 )  # fmt: skip
 def test_what_moves_elements_gives_the_numbers_of_the_untuned_program(llvm, function):
-    assert_every_way(module(function, (2, 24, 17, 30)), llvm, seed=3)
+    assert_every_way(computed(function, (2, 24, 17, 30)), llvm, seed=3)
