@@ -66,6 +66,12 @@ def test_operands_whose_neighbours_lie_apart_are_transposed_in_squares():
     assert not any(isinstance(way, Squares) for way in ways(transpose((8, 64, 4, 32), (0, 2, 1, 3))))
 
 
+def test_more_cores_than_elements_are_no_reason_to_look_for_ever():
+    schedule, block = only_block(batch_norm(64, 28))
+    (way, *_) = injectives_of(schedule, block, AVX2, cores=1 << 20)
+    assert way.n_outer == 4
+
+
 def test_little_is_left_to_one_core():
     assert {way.n_outer for way in ways(batch_norm(4, 8))} == {0}
     assert {way.n_outer for way in ways(computed(lambda topi, x: topi.exp(x), (64, 128)))} == {1}

@@ -12,12 +12,9 @@ from typing import Any
 from tuner.space.in_place_rule import goes_on
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.padding import write_lines
-from tuner.space.registers import may_be_vectors
+from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, may_be_vectors
 from tuner.space.vectors import vector_unit
 from tuner.trace import TVM_ERRORS
-
-#: Smaller nests run sooner on one core than the others wake up.
-_MIN_PARALLEL_ELEMENTS = 1 << 15
 
 
 def finish_rule(stock: Any) -> Any:
@@ -104,5 +101,5 @@ def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
     lanes = vector_unit(target, str(node.writes[0].source.dtype)).lanes
     sums = not all(spatial)
     outer = loops[: spatial.index(False)] if sums else write_lines(schedule, loops, node, lanes=lanes)
-    if outer and math.prod(extents) >= _MIN_PARALLEL_ELEMENTS:
-        schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+    if outer and math.prod(extents) >= MIN_PARALLEL_ELEMENTS:
+        schedule.parallel(fused(schedule, outer))

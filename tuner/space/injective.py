@@ -16,12 +16,12 @@ from tuner.addresses import UnknownError, element_bytes
 from tuner.space.calls import has_call, parts_of
 from tuner.space.contraction import loads_of, places_in
 from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import sampled
+from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, sampled
 from tuner.space.strides import strides_of
 from tuner.space.vectors import VectorUnit, largest_divisor
 
-#: Fewer elements are computed sooner by one core than others wake up; of those that call a function fewer.
-_MIN_PARALLEL_ELEMENTS, _OF_CALLS = 1 << 15, 1 << 12
+#: Fewer elements than others pay for all cores where each calls a function.
+_MIN_PARALLEL_CALLS = 1 << 12
 #: Pieces for each core; and a line of so many elements is a piece.
 _ENOUGH, _LONG = 4, 256
 _MAX_PIECE = 1 << 14
@@ -92,7 +92,7 @@ def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) ->
     groups = _groups(node)
     elements = math.prod(group.extent for group in groups)
     calls = has_call(node)
-    is_parallel = elements >= (_OF_CALLS if calls else _MIN_PARALLEL_ELEMENTS)
+    is_parallel = elements >= (_MIN_PARALLEL_CALLS if calls else MIN_PARALLEL_ELEMENTS)
     squares = tuple(_squares(groups, element_bytes(node.body.buffer), unit, is_parallel=is_parallel))
     lanes = 1 if calls or squares else unit.lanes
     return (*squares, *_lines(groups, lanes, enough=_ENOUGH * cores * is_parallel))
@@ -106,29 +106,28 @@ def write_injective(schedule: Any, block: Any, way: Line | Squares) -> None:
     else:
         outer, is_parallel = _write_squares(schedule, loops, way), way.is_parallel
     if outer and is_parallel:
-        schedule.parallel(_fused(schedule, outer))
+        schedule.parallel(fused(schedule, outer))
     schedule.annotate(block, TILED, STRUCTURE)
 
 
 def _write_line(schedule: Any, loops: Sequence[Any], way: Line) -> list[Any]:
     """Returns the loops that the cores share."""
-    outer, inner, line = [*loops[: way.n_outer]], loops[way.n_outer : way.first], [*loops[way.first :]]
+    outer, line = [*loops[: way.n_outer]], [*loops[way.first :]]
     if way.cuts:
         pieces, piece = sampled(schedule, outer.pop(), n=2, max_innermost=_MAX_PIECE)
         outer.append(pieces)
-        line = line if inner else [piece, *line]
-    if line and way.lanes > 1:
-        _, vector = schedule.split(_fused(schedule, line), [None, way.lanes])
+        line = [piece, *line]
+    whole = fused(schedule, line)
+    if way.lanes > 1:
+        _, vector = schedule.split(whole, [None, way.lanes])
         schedule.vectorize(vector)
-    elif line:
-        _fused(schedule, line)
     return outer
 
 
 def _write_squares(schedule: Any, loops: Sequence[Any], way: Squares) -> list[Any]:
     """Returns the loops that the cores share."""
     left = iter(loops)
-    *outer, line = [_fused(schedule, [next(left) for _ in range(size)]) for size in way.groups]
+    *outer, line = [fused(schedule, [next(left) for _ in range(size)]) for size in way.groups]
     across = outer.pop(way.across)
     vectors, vector = schedule.split(across, [None, way.lanes])
     squares, row = schedule.split(line, [None, way.rows])
@@ -139,10 +138,6 @@ def _write_squares(schedule: Any, loops: Sequence[Any], way: Squares) -> list[An
     return [*outer, first]
 
 
-def _fused(schedule: Any, loops: Sequence[Any]) -> Any:
-    return schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-
-
 def _lines(groups: Sequence[_Group], lanes: int, *, enough: int) -> Iterator[Line]:
     """LLVM's own vectors take several at a time; ours are for what it does not see through.
 
@@ -151,7 +146,7 @@ def _lines(groups: Sequence[_Group], lanes: int, *, enough: int) -> Iterator[Lin
     extents = [extent for group in groups for extent in group.extents]
     first = len(extents) - len(groups[-1].extents)
     n_outer, cuts = (first if enough else 0), False
-    while math.prod(extents[:n_outer]) < enough:
+    while n_outer < len(extents) and math.prod(extents[:n_outer]) < enough:
         n_outer += 1
         cuts = math.prod(extents[n_outer:]) < _LONG
     first = max(first, n_outer)

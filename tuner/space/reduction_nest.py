@@ -6,7 +6,7 @@ from typing import Any
 
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.reductions import Reduction
-from tuner.space.registers import begin
+from tuner.space.registers import begin, fused
 from tuner.space.staging import below
 from tuner.space.vectors import largest_divisor
 
@@ -21,7 +21,7 @@ def write_reduction(schedule: Any, block: Any, way: Reduction) -> None:
     """Raises what TVM raises where it cannot."""
     left = iter(list(schedule.get_loops(block)))
     parts = [[next(left) for _ in range(size)] for size in way.groups]
-    loops = [schedule.fuse(*part) if len(part) > 1 else part[0] for part in parts]
+    loops = [fused(schedule, part) for part in parts]
     target = block
     if way.pieces > 1:
         first = way.summed[0]
@@ -109,7 +109,7 @@ def _share_out(schedule: Any, outer: Sequence[Any], way: Reduction) -> Any | Non
     """The loop over the cores, where there is one."""
     if not outer:
         return None
-    cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
+    cores = fused(schedule, outer)
     if way.is_parallel:
         schedule.parallel(cores)
     return cores

@@ -9,7 +9,7 @@ without work, each takes a piece of the longest axis that is summed, and the pie
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,19 +17,17 @@ import numpy as np
 from tuner.addresses import UnknownError, element_bytes
 from tuner.space.calls import parts_of
 from tuner.space.contraction import Contraction
+from tuner.space.registers import MIN_PARALLEL_ELEMENTS
+from tuner.space.rows import n_accumulators
 from tuner.space.strides import strides_of
 from tuner.space.vectors import VectorUnit, largest_divisor
 
 _REDUCTION = 2
 _MIN_LANES = 4
-#: Fewer elements are summed sooner by one core than others wake up.
-_MIN_PARALLEL_ELEMENTS = 1 << 15
 #: Pieces of work for each core.
 _ENOUGH = 4
 #: Vectors of columns' sums in registers: 4096 x 512 on two cores took 53 µs, with 8 and 16 no less (Zen 4).
 _VECTORS = 4
-#: Vectors of partial results along what is summed.
-_PARTIAL = 8
 #: A line of so many sums stays in a second cache.
 _MAX_LINE = 1 << 14
 
@@ -79,7 +77,7 @@ def reductions_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) ->
     shape = _Shape(
         groups=groups, extents=extents, kept=kept, summed=summed, contiguous=contiguous, lanes=lanes
     )
-    enough = _ENOUGH * cores if math.prod(extents) >= _MIN_PARALLEL_ELEMENTS else 0
+    enough = _ENOUGH * cores if math.prod(extents) >= MIN_PARALLEL_ELEMENTS else 0
     return tuple(shape.columns(enough) if contiguous in kept else shape.along(enough))
 
 
@@ -136,9 +134,9 @@ class _Shape:
     def along(self, enough: int) -> Iterator[Reduction]:
         way = self._way(enough, n_results=self._lines, vectors=1)
         shared = way.pieces if self.contiguous == self.summed[0] else 1
-        steps, left = divmod(self.extents[self.contiguous] // shared, self.lanes)
-        if not left and steps:
-            yield self._way(enough, n_results=self._lines, vectors=largest_divisor(steps, at_most=_VECTORS))
+        extent = self.extents[self.contiguous] // shared
+        if extent >= self.lanes and extent % self.lanes == 0:
+            yield replace(way, vectors=n_accumulators(extent, self.lanes))
 
     @property
     def _lines(self) -> int:

@@ -1,6 +1,10 @@
 """Steps that every nest around a register tile shares."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
+
+#: Smaller nests run sooner on one core than the others wake up.
+MIN_PARALLEL_ELEMENTS: Final = 1 << 15
 
 
 def sum_in_registers(schedule: Any, block: Any, tile: tuple[Any, ...], *, start: Any) -> None:
@@ -26,6 +30,11 @@ def begin(schedule: Any, begun: Any, *, n_loops: int) -> None:
 def may_be_vectors(node: Any) -> bool:
     """TVM 0.27 cannot build a vector that is rounded to float8; unrolled, LLVM takes long over it."""
     return not any(str(region.source.dtype).startswith("float8") for region in node.writes)
+
+
+def fused(schedule: Any, loops: Sequence[Any]) -> Any:
+    """One loop of one or more."""
+    return schedule.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def sampled(schedule: Any, loop: Any, *, n: int, max_innermost: int) -> Any:

@@ -18,7 +18,7 @@ from tuner.space.vectors import VectorUnit
 
 _SPATIAL, _REDUCTION = 0, 2
 #: Vectors that may be accumulated side by side, and the cycles that one step of a chain waits.
-_ACCUMULATORS, _LATENCY = (1, 2, 4, 8), 4
+_ACCUMULATORS, _LATENCY = range(1, 9), 4
 #: Rows shorter than this many vectors are left to others.
 _MIN_VECTORS = 2
 
@@ -82,13 +82,16 @@ def _partial(schedule: Any, block: Any, rows: Rows) -> Any | None:
     if _n_rows(node) is None:
         return None
     *_, along = schedule.get_loops(block)
-    width = rows.lanes * _n_accumulators(int(schedule.get(along).extent), rows.lanes)
+    width = rows.lanes * n_accumulators(int(schedule.get(along).extent), rows.lanes)
     _, within = schedule.split(along, [None, width])
     return schedule.rfactor(within, factor_axis=len(node.writes[0].region))
 
 
-def _n_accumulators(extent: int, lanes: int) -> int:
-    """More make the chain of steps shorter, and the sum across them at its end longer."""
+def n_accumulators(extent: int, lanes: int) -> int:
+    """Vectors of partial results along a row of whole vectors.
+
+    More make the chain of steps shorter, and the sum across them at its end longer.
+    """
     fitting = [n for n in _ACCUMULATORS if extent % (n * lanes) == 0]
     return min(fitting, key=lambda n: _LATENCY * (extent / (n * lanes) + n * lanes))
 

@@ -57,7 +57,7 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
 def _write_padding(
     schedule: Any, block: Any, contraction: Contraction, nest: _Nest, plan: Plan, *, lanes: int
 ) -> None:
-    """Apart where a tile would crowd; a core pads what it is about to read, or all do before."""
+    """Lays its rows apart where a tile's would crowd; pads within a core's tile where the plan says so."""
     buffer = schedule.get(block).reads[contraction.scalars.read].source
     padding = padding_of(schedule, block, buffer) if plan.scalars is Staging.NONE else None
     if padding is None:
