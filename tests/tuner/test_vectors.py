@@ -4,12 +4,13 @@ import pytest
 
 from tests.tuner.contractions import AVX2, AVX512, matmul, tvm
 from tuner.space.contraction import Contraction
-from tuner.space.plans import narrow_plans
+from tuner.space.plans import Staging, narrow_plans, plans
 from tuner.space.vectors import (
     RegisterTile,
     Results,
     VectorUnit,
     best_tiles,
+    fitting_unit,
     half_unit,
     hope,
     register_tiles,
@@ -60,8 +61,8 @@ def test_half_vectors_are_for_cpus_that_compute_whole_ones_in_two_steps():
     zen4, intel = (
         make_target({"kind": "llvm", "num-cores": 1, "mcpu": cpu}) for cpu in ("znver4", "rocketlake")
     )
-    assert half_unit(intel, "float32") is None
-    half = half_unit(zen4, "float32")
+    assert half_unit(vector_unit(intel, "float32")) is None
+    half = half_unit(vector_unit(zen4, "float32"))
     assert (half.lanes, half.registers, half.fmas_per_cycle) == (8, 32, 2)
     whole = vector_unit(zen4, "float32")
     assert (whole.lanes, whole.fmas_per_cycle) == (16, 1)
@@ -85,3 +86,31 @@ def test_tiles_are_wider_where_every_row_is_converted():
     )
     assert other.columns > same.columns
     assert other.rows + other.columns // 16 < same.rows + same.columns // 16
+
+
+@pytest.mark.parametrize(
+    ("fmas_per_cycle", "columns", "lanes"),
+    [(1, 4, 4), (2, 4, 4), (1, 8, 8), (1, 12, 16), (2, 12, 16), (1, 3, 16), (1, 16, 16), (1, 20, 16)],
+)
+def test_vectors_are_no_wider_than_few_columns_unless_padding_them_is_faster(fmas_per_cycle, columns, lanes):
+    unit = VectorUnit(lanes=16, registers=32, fmas_per_cycle=fmas_per_cycle)
+    assert fitting_unit(unit, columns).lanes == lanes
+
+
+def test_groups_of_four_channels_are_tiled_without_padding_or_copies():
+    unit = fitting_unit(AVX512, 4)
+    contraction = Contraction.of(block_of(matmul(64, 4, 36)))
+    assert {plan.tile.columns for plan in plans(contraction, unit)} == {4}
+    assert any(plan.vectors is Staging.NONE for plan in plans(contraction, unit))
+
+
+def test_where_vectors_are_split_a_short_depth_takes_tiles_whose_results_can_wait():
+    split = VectorUnit(lanes=16, registers=32, fmas_per_cycle=1)
+    short = Results(rows=784, columns=192, depth=16)
+    narrow, wide = best_tiles(register_tiles(split), split, short, count=2)
+    assert (narrow.rows, narrow.columns) == (16, 16)
+    assert wide.columns > 16  # the next best by hope would be much the same tile
+    deep = Results(rows=784, columns=192, depth=4096)
+    tall = RegisterTile(rows=28, columns=16)
+    assert hope(tall, split, short) < 0.85
+    assert hope(tall, split, deep) > 0.95

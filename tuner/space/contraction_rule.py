@@ -17,7 +17,7 @@ from tuner.space.phases import absorb_dilation, phased_of
 from tuner.space.plans import Plan, narrow_plans, plans, whole_tiles
 from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile
-from tuner.space.vectors import VectorUnit, half_unit, vector_unit
+from tuner.space.vectors import VectorUnit, fitting_unit, half_unit, vector_unit
 from tuner.trace import TVM_ERRORS
 
 
@@ -37,14 +37,15 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     if contraction is None:
         return []
     unit = vector_unit(target, contraction.dtype)
+    straight = fitting_unit(unit, contraction.extents[1])
     cores = int(target.attrs.get("num-cores", 1))
     is_padded = _is_padded(normal, name, contraction)
-    forms = _tiles(contraction, plans(contraction, unit, is_padded=is_padded), unit, cores=cores)
-    half = half_unit(target, contraction.dtype)
+    forms = _tiles(contraction, plans(contraction, straight, is_padded=is_padded), straight, cores=cores)
+    half = half_unit(straight)
     if half is not None:
-        forms += _tiles(contraction, narrow_plans(contraction, unit, half), half, cores=cores)
+        forms += _tiles(contraction, narrow_plans(contraction, straight, half), half, cores=cores)
     turned = Contraction.turned(node)
-    if turned is not None and _is_worth_turning(contraction, turned, unit):
+    if turned is not None and _is_worth_turning(contraction, turned, straight, unit):
         n_tiles = 2 if turned.scalars.slides else 1
         is_padded = _is_padded(normal, name, turned)
         found = plans(turned, unit, n_tiles=n_tiles, is_padded=is_padded)
@@ -80,11 +81,13 @@ def _is_padded(schedule: Any, name: str, contraction: Contraction) -> bool:
     return padding_of(schedule, block, buffer) is not None
 
 
-def _is_worth_turning(straight: Contraction, turned: Contraction, unit: VectorUnit) -> bool:
+def _is_worth_turning(
+    straight: Contraction, turned: Contraction, straight_unit: VectorUnit, unit: VectorUnit
+) -> bool:
     """Straight, its vectors would have to be copied again and again, or padded; turned, they need not."""
     if straight.vectors.slides:
         return True
-    return bool(whole_tiles(turned, unit, count=1)) and not whole_tiles(straight, unit, count=1)
+    return bool(whole_tiles(turned, unit, count=1)) and not whole_tiles(straight, straight_unit, count=1)
 
 
 def _tiles(contraction: Contraction, found: Iterable[Plan], unit: VectorUnit, *, cores: int) -> list[Any]:

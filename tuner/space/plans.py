@@ -72,7 +72,7 @@ def plans(
     if is_padded:
         contraction = replace(contraction, roomy_rows=max(tile.rows for tile in register_tiles(unit)))
     rows, columns, depth = contraction.extents
-    copied = Results(rows=rows, columns=columns, casts=contraction.casts)
+    copied = Results(rows=rows, columns=columns, depth=depth, casts=contraction.casts)
     best = best_tiles(register_tiles(unit), unit, copied, count=n_tiles)
     unstaged = whole_tiles(contraction, unit, count=n_tiles)
     peeled = _peeled_tiles(contraction, unit)
@@ -158,8 +158,14 @@ def _nearly_best(
 
 def _in_place(contraction: Contraction) -> Results:
     """What tiles cover that read the scalars where they lie."""
-    rows, columns, _ = contraction.extents
-    return Results(rows=rows, columns=columns, roomy_rows=contraction.roomy_rows, casts=contraction.casts)
+    rows, columns, depth = contraction.extents
+    return Results(
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        roomy_rows=contraction.roomy_rows,
+        casts=contraction.casts,
+    )
 
 
 def _depth_grain(axes: tuple[Axis, ...], depth: int) -> int:
