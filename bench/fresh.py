@@ -10,7 +10,7 @@ from bench.suite import Build
 from bench.unseen import layer_norm, of_tests
 
 
-def _matmul(rows: int, columns: int, depth: int, *, turned: bool = False) -> Build:
+def matmul(rows: int, columns: int, depth: int, *, turned: bool = False) -> Build:
     """A[i, k] B[k, j], or A[k, i] B[k, j] as in a gradient of weights."""
 
     def build() -> Sequence[Any]:
@@ -87,11 +87,11 @@ def pool(kind: str, layout: str, shape: Sequence[int], size: int, stride: int, p
 
 
 FRESH: dict[str, Build] = {
-    "GEMV-NN": _matmul(1, 5504, 2048),
-    "SKINNY-NN": _matmul(8, 2048, 2048),
-    "LONG-K": _matmul(48, 40, 12544),
-    "GMM-TN": _matmul(384, 640, 512, turned=True),
-    "TALL": _matmul(4096, 24, 256),
+    "GEMV-NN": matmul(1, 5504, 2048),
+    "SKINNY-NN": matmul(8, 2048, 2048),
+    "LONG-K": matmul(48, 40, 12544),
+    "GMM-TN": matmul(384, 640, 512, turned=True),
+    "TALL": matmul(4096, 24, 256),
     "NCHW-PW": conv2d_nchw(256, 28, 28, 512, 1, 1, 0),
     "NCHW-S2": conv2d_nchw(64, 56, 56, 128, 3, 2, 1),
     "NHWC-stem": of_tests("conv2d_nhwc", 1, 160, 160, 3, 40, 3, 2, 1),

@@ -18,6 +18,7 @@ _GROUPS = {
     "unseen": LISTS["unseen"],
     "fresh": LISTS["fresh"],
     "layers": LISTS["layers"],
+    "sizes": LISTS["sizes"],
     "all": LISTS["all"],
 }
 _MEANS_TOLD = "How many times as fast `tilefarm` is: the geometric mean over workloads (the least, how many)."

@@ -62,6 +62,13 @@ PRODUCTS: dict[str, Callable[..., Array]] = {
     "FFN": _dense,
     "ATTEND": _product,
     "TALL": _product,
+    "GMM-1000": _product,
+    "GMM-odd": _product,
+    "CLASSES": _product,
+    "EIGHT": _product,
+    "OUTER": _product,
+    "GEMV-1000": _dense,
+    "TBG-197": _attention,
 }
 
 

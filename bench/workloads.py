@@ -6,6 +6,7 @@ from typing import Final
 from bench import suite
 from bench.fresh import FRESH
 from bench.layers import LAYERS
+from bench.sizes import SIZES
 from bench.suite import DEVELOPMENT, EXTENSION, Workload
 from bench.unseen import UNSEEN
 
@@ -15,7 +16,8 @@ LISTS: Final[Mapping[str, tuple[str, ...]]] = {
     "unseen": tuple(UNSEEN),
     "fresh": tuple(FRESH),
     "layers": tuple(LAYERS),
-    "all": (*DEVELOPMENT, *EXTENSION, *UNSEEN, *FRESH, *LAYERS),
+    "sizes": tuple(SIZES),
+    "all": (*DEVELOPMENT, *EXTENSION, *UNSEEN, *FRESH, *LAYERS, *SIZES),
 }
 
 
@@ -26,5 +28,5 @@ def asked(names: str) -> tuple[str, ...]:
 
 def workload(name: str) -> Workload:
     """Loads TVM. Raises KeyError for a name that is in no list."""
-    builds = UNSEEN | FRESH | LAYERS
+    builds = UNSEEN | FRESH | LAYERS | SIZES
     return suite.built(name, builds[name]) if name in builds else suite.workload(name)
