@@ -292,3 +292,10 @@ def test_what_follows_a_tile_takes_no_more_than_the_tile(llvm, nchw, groups, fil
         extents = [schedule.get(loop).extent for loop in schedule.get_loops(schedule.get_sblock("compute"))]
         assert all(isinstance(extent, tvm.tirx.IntImm) for extent in extents), schedule.mod.script()
     assert_same_numbers(mod, llvm, seed=filters, at_most=3)
+
+
+@pytest.mark.parametrize(("filters", "offered"), [(32, False), (64, True)])
+def test_groups_that_fill_less_than_half_a_vector_are_left_to_stock(filters, offered):
+    shape = {"stride": 1, "padding": 1, "dilation": 1, "groups": 8}
+    avx512 = {"kind": "llvm", "mcpu": "znver4", "num-cores": 1}
+    assert bool(spaces(convolution(14, 64, filters, **shape), avx512)) is offered

@@ -3,6 +3,7 @@
 A block that is no contraction, or that something has scheduled before, is left alone.
 """
 
+import math
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -37,6 +38,8 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     if contraction is None:
         return []
     unit = vector_unit(target, contraction.dtype)
+    if _is_of_thin_groups(contraction, unit):
+        return []
     straight = fitting_unit(unit, contraction.extents[1])
     cores = int(target.attrs.get("num-cores", 1))
     is_padded = _is_padded(normal, name, contraction)
@@ -73,6 +76,16 @@ def _in_phases(schedule: Any, name: str, target: Any) -> list[Any]:
         return []
     nests = phase_nests(phased, vector_unit(target, phased.contraction.dtype))
     return written(absorbed, name, [partial(write_phases, phased=phased, nest=nest) for nest in nests])
+
+
+def _is_of_thin_groups(contraction: Contraction, unit: VectorUnit) -> bool:
+    """Windows of a grouped image whose groups fill less than half a vector: stock's tiles are better.
+
+    A vector of theirs goes across groups, or all taps are unrolled and share broadcasts. 28 x 28 pixels of 32
+    groups, 4 to 4 channels: 46 to 71 µs by stock's, 79 in vectors of four, 180 padded (Zen 4).
+    """
+    groups = math.prod(axis.extent for axis in contraction.batch)
+    return groups > 1 and contraction.scalars.slides and 2 * contraction.extents[1] < unit.lanes
 
 
 def _is_padded(schedule: Any, name: str, contraction: Contraction) -> bool:
