@@ -22,10 +22,11 @@ _SPLIT_WIDTH = 512
 #: are the limit, and what the loop adds to each step of the depth.
 _CYCLES_PER_LOAD = 0.68
 _OVERHEAD_CYCLES = 0.8
-#: CPUs that split their vectors hide that; but what they write at a tile's end does not wait beside the next
-#: tile where it is more than so many rows of one vector. 784 x 192, of 16 deep: 8 and 16 rows made 224 and
-#: 219 GFLOP/s, 28 rows and 14 x 2 vectors 187; of 64 deep 227, 227, 218 and 218 (Zen 4; 230 are its peak).
-_WAITING_ROWS, _CYCLES_PER_RESULT = 16, 3.6
+#: CPUs that split their vectors hide most of that; but what they write at a tile's end does not wait beside
+#: the next tile where it is more than so many rows of one vector. 784 x 192 of 16 deep: 8 and 16 rows made 224
+#: and 219 GFLOP/s, 28 rows and 14 x 2 vectors 187; of 64 deep 227, 227, 218 and 218 (Zen 4; 230 are its peak).
+#: Of thousands deep high tiles read less: 512 filters over 28 x 28 pixels took 8.51 ms by 28 rows, 8.94 by 14.
+_SPLIT_OVERHEAD_CYCLES, _WAITING_ROWS, _CYCLES_PER_RESULT = 0.3, 16, 3.6
 #: A load that misses the first cache at each step: 27 rows 2 KiB apart made 0.45 of peak, 16 and 27 rows
 #: 4 KiB apart 0.37 and 0.2 (Zen 4).
 _CYCLES_PER_MISS = 3.0
@@ -163,9 +164,9 @@ def hope(tile: RegisterTile, unit: VectorUnit, results: Results) -> float:
         tile.rows * _CYCLES_PER_MISS if is_crowded else 0.0,
     )
     cycles += (tile.rows + vectors) * _CYCLES_PER_CAST * results.casts
-    if unit.fmas_per_cycle == _FMAS_PER_CYCLE:
-        cycles += _OVERHEAD_CYCLES
-    elif results.depth is not None and (vectors > 1 or tile.rows > _WAITING_ROWS):
+    is_split = unit.fmas_per_cycle < _FMAS_PER_CYCLE
+    cycles += _SPLIT_OVERHEAD_CYCLES if is_split else _OVERHEAD_CYCLES
+    if is_split and results.depth is not None and (vectors > 1 or tile.rows > _WAITING_ROWS):
         cycles += fmas * _CYCLES_PER_RESULT / results.depth
     share = fmas / unit.fmas_per_cycle / cycles * (_WIDE if vectors > tile.rows else 1.0)
     high, wide = tile.padded((results.rows, results.columns))
