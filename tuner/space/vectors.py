@@ -25,7 +25,7 @@ _OVERHEAD_CYCLES = 0.8
 #: CPUs that split their vectors hide most of that. But what they write at a tile's end does not wait beside
 #: the next tile where it is more than so many rows of one vector: 784 x 192 of 16 deep made 224 GFLOP/s by 8
 #: rows, 219 by 16, 187 by 28 or by 14 x 2 vectors; of 64 deep 227, 227 and 218 (Zen 4; its peak is 230).
-#: Of thousands deep high tiles read less: 512 filters over 28 x 28 pixels took 8.5 ms by 28 rows, 8.9 by 14.
+#: Of thousands deep all are level; high ones, which read less, stay in front by a little overhead.
 _SPLIT_OVERHEAD_CYCLES, _WAITING_ROWS, _CYCLES_PER_RESULT = 0.3, 16, 3.6
 #: A load that misses the first cache at each step: 27 rows 2 KiB apart made 0.45 of peak, 16 and 27 rows
 #: 4 KiB apart 0.37 and 0.2 (Zen 4).
