@@ -90,7 +90,13 @@ def assert_every_way(mod, target, *, seed):
 def test_rows_and_windows_have_rules_of_their_own():
     target = make_target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": CORES})
     assert not reduced(*summing_block(sums((64, 1024), 1)), target)
-    assert reduced(*summing_block(sums((64, 1004), 1)), target)
+    assert not reduced(*summing_block(sums((64, 1004), 1)), target)
+    assert reduced(*summing_block(sums((64, 12), 1)), target)
+
+
+def test_rows_too_few_for_the_cores_are_summed_in_pieces_too():
+    target = make_target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": CORES})
+    assert reduced(*summing_block(sums((CORES, 1 << 16), 1)), target)
 
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 14, 16, 24, 28, 49, 64, 100)

@@ -99,7 +99,9 @@ def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
         return
     extents = [int(axis.dom.extent) for axis in node.iter_vars]
     lanes = vector_unit(target, str(node.writes[0].source.dtype)).lanes
-    sums = not all(spatial)
-    outer = loops[: spatial.index(False)] if sums else write_lines(schedule, loops, node, lanes=lanes)
+    first = None if all(spatial) else spatial.index(False)
+    outer = write_lines(schedule, loops, node, lanes=lanes) if first is None else loops[:first]
     if outer and math.prod(extents) >= MIN_PARALLEL_ELEMENTS:
         schedule.parallel(fused(schedule, outer))
+    if first is not None and node.init is not None:
+        schedule.decompose_reduction(block, loops[first])

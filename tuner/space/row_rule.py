@@ -4,7 +4,8 @@ from functools import partial
 from typing import Any
 
 from tuner.space.offering import is_untouched, written
-from tuner.space.rows import rows_of, write_rows
+from tuner.space.row_nest import write_rows
+from tuner.space.rows import rows_of
 from tuner.space.vectors import vector_unit
 
 

@@ -2,23 +2,24 @@
 
 Softmax, normalisations, plain sums: several blocks share their first axes, the rows. They follow one another
 within one row, which stays in the first cache; a reduction keeps vectors of partial results, which rfactor
-makes an axis of its own, because a single accumulator waits for itself.
+makes an axis of its own, because a single accumulator waits for itself. What lies in one line behind the rows
+is one axis here: an image of each channel is a row as well.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.addresses import UnknownError, element_bytes
 from tuner.space.calls import has_call, parts_of
-from tuner.space.contraction import Contraction, summands
-from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import begin, may_be_vectors
-from tuner.space.staging import below
+from tuner.space.contraction import Contraction
+from tuner.space.strides import strides_of
 from tuner.space.vectors import VectorUnit
 
 _SPATIAL, _REDUCTION = 0, 2
-#: Vectors that may be accumulated side by side, and the cycles that one step of a chain waits.
-_ACCUMULATORS, _LATENCY = range(1, 9), 4
+#: Vectors that may be accumulated side by side.
+_ACCUMULATORS = range(1, 9)
 #: Rows shorter than this many vectors are left to others.
 _MIN_VECTORS = 2
 
@@ -27,117 +28,78 @@ _MIN_VECTORS = 2
 class Rows:
     """One way to pass over the rows that some blocks share."""
 
-    #: By name, producers first; the last is computed where the others are needed.
+    #: By name, producers first.
     blocks: tuple[str, ...]
     #: How many first axes the blocks share.
     n_axes: int
     lanes: int
+    #: A row ends within a vector.
+    has_tail: bool
     #: Blocks that call a function for each element stay scalar.
     calls_are_scalar: bool
 
 
 def rows_of(schedule: Any, block: Any, unit: VectorUnit) -> tuple[Rows, ...]:
     """The ways to pass over the rows that `block` reduces; none where it reduces no rows."""
-    n_axes, names = _shared_rows(schedule, block, unit)
-    first = next((name for name in names if _reduces(schedule, name)), None)
+    rows, names = _shared_rows(schedule, block, unit)
+    nodes = [schedule.get(schedule.get_sblock(name)) for name in names]
+    first = next((str(node.name_hint) for node in nodes if node.init is not None), None)
     # Of a chain's reductions one brings the forms, or they would be there twice.
     if first != str(schedule.get(block).name_hint):
         return ()
-    calls = any(has_call(schedule.get(schedule.get_sblock(name))) for name in names)
+    lengths = [_length(node, len(rows)) for node in nodes if not is_one_element(node, len(rows))]
     return tuple(
-        Rows(blocks=names, n_axes=n_axes, lanes=unit.lanes, calls_are_scalar=scalar)
-        for scalar in ((True, False) if calls else (False,))
+        Rows(
+            blocks=names,
+            n_axes=len(rows),
+            lanes=unit.lanes,
+            has_tail=any(length % unit.lanes for length in lengths),
+            calls_are_scalar=scalar,
+        )
+        for scalar in ((True, False) if any(has_call(node) for node in nodes) else (False,))
     )
 
 
-def is_of_rows(schedule: Any, block: Any, unit: VectorUnit) -> bool:
-    """Whether the block is one of those that `rows_of` passes over, asked of this one or of another."""
+def n_blocks_of_rows(schedule: Any, block: Any, unit: VectorUnit) -> int:
+    """How many blocks `rows_of` passes over with this one, asked of it or of another; 0: it does not."""
     _, names = _shared_rows(schedule, block, unit)
-    return bool(names)
+    return len(names)
 
 
-def write_rows(schedule: Any, rows: Rows) -> None:
-    """Raises what TVM raises where it cannot."""
-    blocks = [schedule.get_sblock(name) for name in rows.blocks]
-    parts = [_partial(schedule, block, rows) for block in blocks]
-    loops = list(schedule.get_loops(blocks[-1]))[: rows.n_axes]
-    cores = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-    schedule.parallel(cores)
-    for block, part in zip(blocks[::-1], parts[::-1], strict=True):
-        for each in (None if block is blocks[-1] else block, part):
-            if each is not None:
-                schedule.compute_at(each, cores, preserve_unit_loops=True)
-    for block, part in zip(blocks, parts, strict=True):
-        if part is None:
-            _write_map(schedule, block, cores, rows)
-        else:
-            _write_sum(schedule, part, block, cores, rows)
-            schedule.annotate(part, TILED, STRUCTURE)
-        schedule.annotate(block, TILED, STRUCTURE)
+def is_one_element(node: Any, n_axes: int) -> bool:
+    """Of each row."""
+    return _length(node, n_axes) == 1
 
 
-def _partial(schedule: Any, block: Any, rows: Rows) -> Any | None:
-    """The block of partial results, a vector or more for each row; None where nothing is reduced."""
-    node = schedule.get(block)
-    if _n_rows(node) is None:
-        return None
-    *_, along = schedule.get_loops(block)
-    width = rows.lanes * n_accumulators(int(schedule.get(along).extent), rows.lanes)
-    _, within = schedule.split(along, [None, width])
-    return schedule.rfactor(within, factor_axis=len(node.writes[0].region))
+def n_accumulators(extent: int, lanes: int, *, few: int = 1) -> int:
+    """Vectors of partial results along a row; a row of whole vectors is one of whole steps.
 
-
-def n_accumulators(extent: int, lanes: int) -> int:
-    """Vectors of partial results along a row of whole vectors.
-
-    More make the chain of steps shorter, and the sum across them at its end longer.
+    More make the chain of steps shorter, and that of the sum across them longer, which takes `few` at a time.
     """
-    fitting = [n for n in _ACCUMULATORS if extent % (n * lanes) == 0]
-    return min(fitting, key=lambda n: _LATENCY * (extent / (n * lanes) + n * lanes))
+    if extent % lanes:
+        fitting = [n for n in _ACCUMULATORS if n == 1 or 2 * n * lanes <= extent]
+    else:
+        fitting = [n for n in _ACCUMULATORS if extent % (n * lanes) == 0]
+    return min(fitting, key=lambda n: math.ceil(extent / (n * lanes)) + n * lanes / few)
 
 
-def _write_sum(schedule: Any, part: Any, block: Any, cores: Any, rows: Rows) -> None:
-    axes = schedule.get(part).iter_vars
-    inner = below(schedule, part, cores)[-len(axes) :]
-    (steps,) = [loop for loop, axis in zip(inner, axes, strict=True) if int(axis.iter_type) == _REDUCTION]
-    (within,) = [loop for loop in inner if loop is not steps and int(schedule.get(loop).extent) > 1]
-    units = [loop for loop in inner if loop is not steps and loop is not within]
-    side, lanes = schedule.split(within, [None, rows.lanes])
-    schedule.reorder(*units, steps, side, lanes)
-    schedule.unroll(side)
-    schedule.vectorize(lanes)
-    begin(schedule, schedule.decompose_reduction(part, steps), n_loops=2)
-    (across,) = [loop for loop in below(schedule, block, cores) if int(schedule.get(loop).extent) > 1]
-    schedule.decompose_reduction(block, across)
-
-
-def _write_map(schedule: Any, block: Any, cores: Any, rows: Rows) -> None:
+def _shared_rows(schedule: Any, block: Any, unit: VectorUnit) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """How many rows along each axis a block reduces, and its chain of blocks, maybe none."""
     node = schedule.get(block)
-    if _is_scalar(node, rows.n_axes) or (rows.calls_are_scalar and has_call(node)):
-        return
-    if not may_be_vectors(node):
-        return
-    *_, along = below(schedule, block, cores)
-    _, lanes = schedule.split(along, [None, rows.lanes])
-    schedule.vectorize(lanes)
+    rows = _rows(node)
+    if not rows or Contraction.of(node) is not None:
+        return (), ()
+    names = _chain(schedule, block, rows, unit.lanes)
+    return rows, names if names and _may_be_one_loop(schedule, names, len(rows)) else ()
 
 
-def _shared_rows(schedule: Any, block: Any, unit: VectorUnit) -> tuple[int, tuple[str, ...]]:
-    """How many axes the rows are that a block reduces, and its chain of blocks, maybe none."""
-    node = schedule.get(block)
-    n_axes = _n_rows(node)
-    if n_axes is None or Contraction.of(node) is not None:
-        return 0, ()
-    return n_axes, _chain(schedule, block, n_axes, unit.lanes)
-
-
-def _chain(schedule: Any, block: Any, n_axes: int, lanes: int) -> tuple[str, ...]:
+def _chain(schedule: Any, block: Any, rows: Sequence[int], lanes: int) -> tuple[str, ...]:
     """With all blocks of its rows, producers first; none where one but the last is read elsewhere too."""
     found: dict[str, Any] = {}
 
     def visit(each: Any) -> None:
         node = schedule.get(each)
-        if str(node.name_hint) in found or not _passes(node, n_axes, lanes):
+        if str(node.name_hint) in found or not _passes(node, rows, lanes):
             return
         found[str(node.name_hint)] = each
         for neighbour in (*schedule.get_producers(each), *schedule.get_consumers(each)):
@@ -163,50 +125,90 @@ def _names(schedule: Any, blocks: Sequence[Any]) -> set[str]:
     return {str(schedule.get(block).name_hint) for block in blocks}
 
 
-def _reduces(schedule: Any, name: str) -> bool:
-    return schedule.get(schedule.get_sblock(name)).init is not None
-
-
-def _n_rows(node: Any) -> int | None:
-    """How many axes a reduction along its last axis leaves, unit axes at their end not counted."""
+def _rows(node: Any) -> tuple[int, ...]:
+    """Extents of the axes that a reduction along its last ones leaves, unit axes at their end not counted."""
     kinds = [int(axis.iter_type) for axis in node.iter_vars]
-    if node.init is None or kinds[-1:] != [_REDUCTION] or set(kinds[:-1]) != {_SPATIAL}:
-        return None
-    n_axes = len(kinds) - 1
-    while n_axes and int(node.iter_vars[n_axes - 1].dom.extent) == 1:
-        n_axes -= 1
-    return n_axes or None
+    if node.init is None or _REDUCTION not in kinds:
+        return ()
+    n_axes = kinds.index(_REDUCTION)
+    if set(kinds[:n_axes]) != {_SPATIAL} or set(kinds[n_axes:]) != {_REDUCTION}:
+        return ()
+    rows = [int(axis.dom.extent) for axis in node.iter_vars[:n_axes]]
+    while rows and rows[-1] == 1:
+        rows.pop()
+    return tuple(rows)
 
 
-def _passes(node: Any, n_axes: int, lanes: int) -> bool:
-    """Its first axes are the rows; along the last one it reads side by side, in whole vectors."""
+def _length(node: Any, n_axes: int) -> int:
+    return math.prod(int(axis.dom.extent) for axis in node.iter_vars[n_axes:])
+
+
+def _passes(node: Any, rows: Sequence[int], lanes: int) -> bool:
+    """Its first axes are the rows; behind them it takes one element, or a line of them."""
+    n_axes = len(rows)
     axes = list(node.iter_vars)
-    kinds = [int(axis.iter_type) for axis in axes]
-    if len(axes) < n_axes or set(kinds[:n_axes]) != {_SPATIAL} or _n_rows(node) not in (None, n_axes):
+    if [int(axis.dom.extent) for axis in axes[:n_axes]] != list(rows):
         return False
-    if _is_scalar(node, n_axes):
+    is_map = node.init is None and all(int(axis.iter_type) == _SPATIAL for axis in axes)
+    if not is_map and _rows(node) != tuple(rows):
+        return False
+    if is_one_element(node, n_axes):
         return node.init is None
-    extent = int(axes[-1].dom.extent)
-    units = all(int(axis.dom.extent) == 1 for axis in axes[n_axes:-1])
-    whole = units and extent % lanes == 0 and extent >= _MIN_VECTORS * lanes
-    return whole and kinds[-1] in (_SPATIAL, _REDUCTION) and _lies_along(node, axes[-1].var)
+    return _length(node, n_axes) >= _MIN_VECTORS * lanes and _is_in_line(node, n_axes)
 
 
-def _is_scalar(node: Any, n_axes: int) -> bool:
-    """One element for each row."""
-    return all(int(axis.dom.extent) == 1 for axis in node.iter_vars[n_axes:])
+def _is_in_line(node: Any, n_axes: int) -> bool:
+    """Of each buffer the axes behind the rows take neighbours one by one, or all the same element."""
+    extents = [int(axis.dom.extent) for axis in node.iter_vars[n_axes:]]
+    line = [math.prod(extents[at + 1 :]) for at in range(len(extents))]
+    accesses = list(_accesses(node))
+    for buffer, indices in accesses:
+        try:
+            strides = strides_of(node, buffer, indices, first=n_axes)
+        except UnknownError:
+            return False
+        pairs = [
+            (stride, element_bytes(buffer) * step)
+            for stride, step, extent in zip(strides, line, extents, strict=True)
+            if extent > 1
+        ]
+        if any(stride for stride, _ in pairs) and any(stride != step for stride, step in pairs):
+            return False
+    return bool(accesses)
 
 
-def _lies_along(node: Any, variable: Any) -> bool:
-    """Whatever the axis indexes lies contiguous along it."""
+def _accesses(node: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
+    """Each buffer that is read or written, with its indices."""
+    for part in parts_of(node.body):
+        if hasattr(part, "indices") and len(part.indices):
+            yield (part.source if hasattr(part, "source") else part.buffer), part.indices
+
+
+def _may_be_one_loop(schedule: Any, names: Sequence[str], n_axes: int) -> bool:
+    """No block reads what another makes of other rows; what is overwritten meanwhile rfactor refuses."""
+    nodes = [schedule.get(schedule.get_sblock(name)) for name in names]
+    made = [region.source for node in nodes[:-1] for region in node.writes]
+    return all(
+        _is_own_row(node, indices, n_axes)
+        for node in nodes
+        for buffer, indices in _accesses(node)
+        if any(buffer.same_as(each) for each in made)
+    )
+
+
+def _is_own_row(node: Any, indices: Sequence[Any], n_axes: int) -> bool:
+    """The first indices are the rows' axes in their order, and no other index knows of them."""
     from tvm.tirx.analysis import undefined_vars
 
-    regions = [each for each in parts_of(node.body) if hasattr(each, "indices") and len(each.indices)]
-    for each in regions:
-        *outer, last = each.indices
-        if any(variable.same_as(found) for index in outer for found in undefined_vars(index, [])):
+    axes = list(node.iter_vars)[:n_axes]
+    if len(indices) < n_axes:
+        return False
+    for axis, index in zip(axes, indices, strict=False):
+        if not index.same_as(axis.var) and not (int(axis.dom.extent) == 1 and _is_zero(index)):
             return False
-        uses = any(variable.same_as(found) for found in undefined_vars(last, []))
-        if uses and not any(variable.same_as(summand) for summand in summands(last)):
-            return False
-    return bool(regions)
+    used = [variable for index in list(indices)[n_axes:] for variable in undefined_vars(index, [])]
+    return not any(axis.var.same_as(variable) for axis in axes for variable in used)
+
+
+def _is_zero(index: Any) -> bool:
+    return getattr(index, "value", None) == 0
