@@ -22,6 +22,7 @@ _DERIVED = {
     "Blockize": "{} blockized",
     "ReIndex": "{} reindexed",
     "Fuse": "fused {}",
+    "Merge": "merged {}",
 }
 _LOCATIONS = {-2: "root", -1: "inlined"}
 _MAX_NAME = 60

@@ -19,6 +19,7 @@ INSTRUCTIONS: Final[dict[str, tuple[str, ...]]] = {
     "SampleComputeLocation": (),
     "Split": ("flag", "flag"),
     "Fuse": ("flag",),
+    "Merge": (),
     "Reorder": (),
     "Bind": ("thread",),
     "Parallel": (),
