@@ -6,7 +6,7 @@ from functools import reduce
 import pytest
 
 from checks.space import named_space
-from tests.tuner.contractions import matmul
+from tests.tuner.contractions import assert_same_numbers, matmul
 from tests.tuner.driving import open_search, play
 from tuner.module import canonical_module
 from tuner.space.finish_rule import is_ours
@@ -21,6 +21,14 @@ te = tvm.te
 OURS, OURS_HASH = named_space("tilefarm")
 
 
+def spanned(mod, target):
+    """Schedules of our whole space, stock's among them, before postprocs."""
+    context = tvm.s_tir.meta_schedule.TuneContext(
+        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
+    )
+    return context.generate_design_space()
+
+
 def test_stocks_rules_are_those_that_tvm_chooses_for_the_target():
     """A product of bytes keeps its tensor intrinsic on a CPU that has one."""
     target = make_target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})
@@ -30,10 +38,7 @@ def test_stocks_rules_are_those_that_tvm_chooses_for_the_target():
         (32, 32), lambda i, j: te.sum(a[i, k].astype("int32") * b[j, k].astype("int32"), axis=k), name="C"
     )
     mod = canonical_module(te.create_prim_func([a, b, c]))
-    context = tvm.s_tir.meta_schedule.TuneContext(
-        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
-    )
-    traces = [canonical_text(schedule.trace) for schedule in context.generate_design_space()]
+    traces = [canonical_text(schedule.trace) for schedule in spanned(mod, target)]
     assert any("auto_tensorize" in trace for trace in traces)
     assert any("SSRSSRSS" in trace for trace in traces)
 
@@ -71,11 +76,7 @@ def test_the_plans_of_many_contractions_do_not_multiply(llvm, n_products, at_lea
 
     arguments = [te.placeholder((32, 32), name=f"W{number}") for number in range(n_products + 1)]
     mod = canonical_module(te.create_prim_func([*arguments, reduce(product, arguments)]))
-    target = make_target(llvm)
-    context = tvm.s_tir.meta_schedule.TuneContext(
-        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
-    )
-    found = context.generate_design_space()
+    found = spanned(mod, make_target(llvm))
     assert at_least <= len(found) <= at_most
     tiled_by = [canonical_text(schedule.trace).count("DecomposeReduction") for schedule in found]
     assert max(tiled_by) == n_products
@@ -87,3 +88,33 @@ def test_layout_free_weights_keep_stocks_rewriting_and_our_packing_apart(llvm):
     (batch,) = play(open_search("random", mod, llvm, space=OURS), rounds=1, count=12)
     names = [" ".join(i[0] for i in json.loads(candidate.trace)[0]) for candidate in batch]
     assert any("ReIndex" in name for name in names)
+
+
+def gates(x, h, w, u):
+    """An LSTM's: the activation reads two products."""
+    from tvm import topi
+
+    return topi.tanh(topi.add(topi.nn.dense(x, w), topi.nn.dense(h, u)))
+
+
+def masked_softmax(x, mask):
+    from tvm import topi
+
+    return topi.nn.fast_softmax(topi.add(topi.multiply(x, 0.125), mask), 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (gates, [(8, 64), (8, 64), (96, 64), (96, 64)]),
+        (masked_softmax, [(2, 17, 50), (17, 50)]),
+    ],
+    ids=["gates", "masked softmax"],
+)
+def test_what_stocks_tiling_gives_up_has_stocks_programs_and_ours(llvm, function, shapes):
+    arguments = [te.placeholder(shape, name=f"X{number}") for number, shape in enumerate(shapes)]
+    mod = canonical_module(te.create_prim_func([*arguments, function(*arguments)]))
+    found = list(spanned(mod, make_target(llvm)))
+    assert {is_ours(schedule) for schedule in found} == {True, False}
+    assert_same_numbers(mod, llvm, seed=3, at_most=4, found=[each for each in found if is_ours(each)][:6])
+    assert_same_numbers(mod, llvm, seed=5, at_most=4, found=[each for each in found if not is_ours(each)])

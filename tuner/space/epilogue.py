@@ -1,7 +1,8 @@
 """The one block that reads a contraction's output element by element: bias, residual, activation.
 
 It can be computed behind each tile of the output, while the tile is in cache. A block that reduces, reads the
-output in another order than its own, or is one of several readers is left where it is.
+output in another order than its own, reads what another block makes as well (the gates of an LSTM), or is one
+of several readers is left where it is.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ class Epilogue:
 
 def epilogue_of(schedule: Any, block: Any, contraction: Contraction) -> Epilogue | None:
     consumers = schedule.get_consumers(block)
-    if len(consumers) != 1:
+    if len(consumers) != 1 or len(schedule.get_producers(consumers[0])) != 1:
         return None
     places = _places(schedule.get(block), schedule.get(consumers[0]))
     spatial = (*contraction.batch, *contraction.rows, *contraction.columns)

@@ -9,10 +9,10 @@ import math
 from contextlib import suppress
 from typing import Any
 
-from tuner.space.in_place_rule import goes_on
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.padding import write_lines
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, may_be_vectors
+from tuner.space.tiling_rule import goes_on
 from tuner.space.vectors import vector_unit
 from tuner.trace import TVM_ERRORS
 

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import finish_rule
-from tuner.space.in_place_rule import in_place_rule
 from tuner.space.injective_rule import one_by_one
 from tuner.space.offering import Forms, offering
 from tuner.space.postprocs import postprocs
 from tuner.space.reduction_rule import reduced
 from tuner.space.row_rule import passed_through
+from tuner.space.tiling_rule import tiling_rule
 from tuner.space.window_rule import passed_over
 
 #: Our rules by name, in the order in which they see a block.
@@ -75,7 +75,7 @@ def _with_ours(stock: list[Any], names: Collection[str]) -> list[Any]:
         if name == "ParallelizeVectorizeUnroll":
             rules.append(finish_rule(rule))
         elif name == "MultiLevelTiling":
-            rules.append(in_place_rule(rule))
+            rules.append(tiling_rule(rule))
         else:
             rules.append(rule)
     return rules
