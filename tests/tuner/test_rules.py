@@ -118,3 +118,57 @@ def test_what_stocks_tiling_gives_up_has_stocks_programs_and_ours(llvm, function
     assert {is_ours(schedule) for schedule in found} == {True, False}
     assert_same_numbers(mod, llvm, seed=3, at_most=4, found=[each for each in found if is_ours(each)][:6])
     assert_same_numbers(mod, llvm, seed=5, at_most=4, found=[each for each in found if not is_ours(each)])
+
+
+def rectified(x, w):
+    from tvm import topi
+
+    return topi.nn.dense(topi.nn.relu(x), w)
+
+
+def normalised(x, gamma, beta, w):
+    from tvm import topi
+
+    return topi.nn.dense(topi.nn.layer_norm(x, gamma, beta, [1]), w)
+
+
+def scaled_weights(x, w, scale):
+    from tvm import topi
+
+    return topi.nn.dense(x, topi.multiply(w, topi.expand_dims(scale, 1)))
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (rectified, [(30, 64), (48, 64)]),
+        (normalised, [(30, 64), (64,), (64,), (48, 64)]),
+        (scaled_weights, [(30, 64), (48, 64), (48,)]),
+    ],
+)
+def test_what_computes_an_operand_may_stand_by_itself(llvm, function, shapes):
+    """Stock's programs have it inlined; with it computed once, the product has plans."""
+    arguments = [te.placeholder(shape, name=f"X{number}") for number, shape in enumerate(shapes)]
+    mod = canonical_module(te.create_prim_func([*arguments, function(*arguments)]))
+    found = list(spanned(mod, make_target(llvm)))
+    tiled = [each for each in found if is_ours(each) and "pad_einsum" not in str(each.trace)]
+    assert len([each for each in tiled if str(each.trace).count("sample_perfect_tile") > 1]) >= 2
+    assert_same_numbers(mod, llvm, seed=7, at_most=5, found=tiled)
+    stocks = [each for each in found if not is_ours(each)]
+    assert len({len(each.get_child_blocks(each.get_sblock("root"))) for each in stocks}) > 1
+
+
+def test_an_operand_that_is_only_moved_is_inlined(llvm):
+    """Contractions read through that, so nothing is offered twice."""
+
+    def function(x, w):
+        from tvm import topi
+
+        return topi.nn.dense(topi.transpose(x), w)
+
+    arguments = [
+        te.placeholder(shape, name=f"X{number}") for number, shape in enumerate([(64, 30), (48, 64)])
+    ]
+    mod = canonical_module(te.create_prim_func([*arguments, function(*arguments)]))
+    found = [each for each in spanned(mod, make_target(llvm)) if not is_ours(each)]
+    assert len(found) == 3

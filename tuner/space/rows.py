@@ -159,12 +159,13 @@ def _passes(node: Any, rows: Sequence[int], lanes: int) -> bool:
 
 def _is_in_line(node: Any, n_axes: int) -> bool:
     """Of each buffer the axes behind the rows take neighbours one by one, or all the same element."""
-    extents = [int(axis.dom.extent) for axis in node.iter_vars[n_axes:]]
+    places = range(n_axes, len(node.iter_vars))
+    extents = [int(node.iter_vars[place].dom.extent) for place in places]
     line = [math.prod(extents[at + 1 :]) for at in range(len(extents))]
     accesses = list(_accesses(node))
     for buffer, indices in accesses:
         try:
-            strides = strides_of(node, buffer, indices, first=n_axes)
+            strides = strides_of(node, buffer, indices, places=places)
         except UnknownError:
             return False
         pairs = [

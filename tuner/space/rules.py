@@ -1,11 +1,12 @@
 """The schedule rules of each named space. A rule of one's own is one more line in OURS."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import finish_rule
 from tuner.space.injective_rule import one_by_one
+from tuner.space.inline_rule import inline_rule
 from tuner.space.offering import Forms, offering
 from tuner.space.postprocs import postprocs
 from tuner.space.reduction_rule import reduced
@@ -20,6 +21,12 @@ OURS: Final[Mapping[str, Forms]] = {
     "row": passed_through,
     "reduction": reduced,
     "injective": one_by_one,
+}
+#: What stands in place of a rule of stock's.
+_IN_PLACE_OF: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "AutoInline": inline_rule,
+    "MultiLevelTiling": tiling_rule,
+    "ParallelizeVectorizeUnroll": finish_rule,
 }
 
 
@@ -72,10 +79,5 @@ def _with_ours(stock: list[Any], names: Collection[str]) -> list[Any]:
         name = type(rule).__name__
         if name == "AddRFactor":
             rules += [offering(forms) for rule_name, forms in OURS.items() if rule_name in names]
-        if name == "ParallelizeVectorizeUnroll":
-            rules.append(finish_rule(rule))
-        elif name == "MultiLevelTiling":
-            rules.append(tiling_rule(rule))
-        else:
-            rules.append(rule)
+        rules.append(_IN_PLACE_OF[name](rule) if name in _IN_PLACE_OF else rule)
     return rules

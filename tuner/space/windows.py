@@ -9,11 +9,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.addresses import UnknownError, element_bytes
 from tuner.space.calls import has_call
-from tuner.space.contraction import loads_of, summands
+from tuner.space.contraction import loads_of
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import begin, may_be_vectors
 from tuner.space.staging import below
+from tuner.space.strides import strides_of
 from tuner.space.vectors import VectorUnit, largest_divisor
 from tuner.trace import TVM_ERRORS
 
@@ -45,8 +47,9 @@ def windows_of(schedule: Any, block: Any, unit: VectorUnit) -> tuple[Window, ...
         return ()
     extents = [int(axis.dom.extent) for axis in spatial]
     lanes = math.gcd(extents[-1], unit.lanes)
+    place = next(at for at, axis in enumerate(node.iter_vars) if axis.same_as(spatial[-1]))
     small = math.prod(int(axis.dom.extent) for axis in taps) <= _MAX_TAPS
-    if not small or lanes < _MIN_LANES or not _lies_innermost(node, spatial[-1].var):
+    if not small or lanes < _MIN_LANES or not _lies_innermost(node, place):
         return ()
     widths = dict.fromkeys(largest_divisor(extents[-2], at_most=size) for size in _TILES)
     padding = (False, True) if _padding(schedule, block) else (False,)
@@ -124,24 +127,26 @@ def _padding(schedule: Any, block: Any) -> list[Any]:
     ]
 
 
-def _lies_innermost(node: Any, channel: Any) -> bool:
-    """The output's last index is the channel, and every load that uses it steps by one element with it.
+def _lies_innermost(node: Any, place: int) -> bool:
+    """The channels, axis `place`, lie side by side in the output, and in every operand that has them.
 
-    Channels first, it is the innermost axis of the image that goes into vectors: its taps are summands.
+    Channels first, it is the innermost axis of the image that goes into vectors.
     """
     from tvm.tirx import BufferStore
-    from tvm.tirx.analysis import undefined_vars
 
     if not isinstance(node.body, BufferStore):  # an arg-max stores two results
         return False
-    if not node.body.indices or not node.body.indices[-1].same_as(channel):
-        return False
-    found = [load for load in loads_of(node.body) if not load.source.same_as(node.body.buffer)]
-    uses = [
-        load
-        for load in found
-        if any(channel.same_as(v) for index in load.indices for v in undefined_vars(index, []))
+    store = node.body
+    accesses = [(store.buffer, store.indices)]
+    accesses += [
+        (load.source, load.indices) for load in loads_of(node.body) if not load.source.same_as(store.buffer)
     ]
-    return bool(uses) and all(
-        any(summand.same_as(channel) for summand in summands(load.indices[-1])) for load in uses
-    )
+    try:
+        steps = [
+            strides_of(node, buffer, indices, places=[place])[0] // element_bytes(buffer)
+            for buffer, indices in accesses
+        ]
+    except UnknownError:
+        return False
+    written, *read = steps
+    return written == 1 and set(read) <= {0, 1} and 1 in read
