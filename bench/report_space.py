@@ -19,6 +19,7 @@ _GROUPS = {
     "fresh": LISTS["fresh"],
     "layers": LISTS["layers"],
     "sizes": LISTS["sizes"],
+    "fused": LISTS["fused"],
     "all": LISTS["all"],
 }
 _MEANS_TOLD = "How many times as fast `tilefarm` is: the geometric mean over workloads (the least, how many)."

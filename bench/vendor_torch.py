@@ -229,6 +229,55 @@ def _rms_norm(torch: Any, data: Any, scale: Any) -> list[Call]:
     return [lambda: torch.nn.functional.rms_norm(data, scale.shape, scale)]
 
 
+def _instance_norm(torch: Any, data: Any, scale: Any, shift: Any) -> list[Call]:
+    """As one group for each channel as well, which is faster."""
+    functional = torch.nn.functional
+    return [
+        lambda: functional.instance_norm(data, None, None, scale, shift),
+        lambda: functional.group_norm(data, len(scale), scale, shift),
+    ]
+
+
+def _row_maximum(torch: Any, data: Any) -> list[Call]:
+    return [lambda: torch.amax(data, 1)]
+
+
+def _relu_dense(torch: Any, data: Any, weight: Any) -> list[Call]:
+    return [lambda: torch.nn.functional.linear(torch.relu(data), weight)]
+
+
+def _norm_dense(torch: Any, data: Any, scale: Any, shift: Any, weight: Any) -> list[Call]:
+    functional = torch.nn.functional
+    return [lambda: functional.linear(functional.layer_norm(data, scale.shape, scale, shift), weight)]
+
+
+def _attention_of_rows(torch: Any, queries: Any, keys: Any, values: Any) -> list[Call]:
+    """Its fused function scales by one here; values lie turned in the module."""
+    attend, turned = torch.nn.functional.scaled_dot_product_attention, values.transpose(1, 2)
+    kept = turned.contiguous()
+    return [
+        lambda: attend(queries, keys, kept, scale=1.0),
+        lambda: torch.bmm(torch.softmax(torch.bmm(queries, keys.transpose(1, 2)), -1), turned),
+    ]
+
+
+def _masked_softmax(torch: Any, scores: Any, mask: Any) -> list[Call]:
+    return [lambda: torch.softmax(torch.add(mask, scores, alpha=0.125), -1)]
+
+
+def _gates(torch: Any, x: Any, h: Any, w: Any, u: Any) -> list[Call]:
+    linear = torch.nn.functional.linear
+    return [lambda: linear(x, w).add_(linear(h, u)).tanh_()]
+
+
+def _depthwise_dilated(torch: Any, data: Any, weight: Any) -> list[Call]:
+    convolve, groups = torch.nn.functional.conv2d, weight.shape[2]
+    return [
+        partial(convolve, image, filters, None, 1, 2, 2, groups)
+        for image, filters in _arranged(torch, data.permute(0, 3, 1, 2), weight.permute(2, 3, 0, 1))
+    ]
+
+
 #: By the names of bench.workloads. A capsule convolution has no function of its own.
 FUNCTIONS: dict[str, Prepare] = {
     "GMM-512": _product,
@@ -321,6 +370,18 @@ FUNCTIONS: dict[str, Prepare] = {
     "T2D-28": _conv2d_transposed(2, 1),
     "AUDIO": _conv1d(1, 1),
     "SFM-100": _softmax,
+    "NORM-500": _layer_norm,
+    "NORM-100": _layer_norm,
+    "INSTANCE": _instance_norm,
+    "ROW-MAX": _row_maximum,
+    "GAP-14": _global_mean_nchw,
+    "RELU-DENSE": _relu_dense,
+    "NORM-DENSE": _norm_dense,
+    "ATTENTION": _attention_of_rows,
+    "MASKED-SFM": _masked_softmax,
+    "GATES": _gates,
+    "DEP-DIL": _depthwise_dilated,
+    "DEP-7-14": _depthwise_nchw(3),
 }
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from bench import suite
 from bench.fresh import FRESH
+from bench.fused import FUSED
 from bench.layers import LAYERS
 from bench.sizes import SIZES
 from bench.suite import DEVELOPMENT, EXTENSION, Workload
@@ -17,7 +18,8 @@ LISTS: Final[Mapping[str, tuple[str, ...]]] = {
     "fresh": tuple(FRESH),
     "layers": tuple(LAYERS),
     "sizes": tuple(SIZES),
-    "all": (*DEVELOPMENT, *EXTENSION, *UNSEEN, *FRESH, *LAYERS, *SIZES),
+    "fused": tuple(FUSED),
+    "all": (*DEVELOPMENT, *EXTENSION, *UNSEEN, *FRESH, *LAYERS, *SIZES, *FUSED),
 }
 
 
@@ -28,5 +30,5 @@ def asked(names: str) -> tuple[str, ...]:
 
 def workload(name: str) -> Workload:
     """Loads TVM. Raises KeyError for a name that is in no list."""
-    builds = UNSEEN | FRESH | LAYERS | SIZES
+    builds = UNSEEN | FRESH | LAYERS | SIZES | FUSED
     return suite.built(name, builds[name]) if name in builds else suite.workload(name)

@@ -29,13 +29,30 @@ def depthwise(size, channels, *, stride, padding):
     return canonical_module(te.create_prim_func(list(arguments)))
 
 
-def depthwise_first(size, channels, *, padding):
+def dilated(size, channels):
+    """Its filter has a unit axis behind the channels, as topi's and Relax's have."""
+    from tvm import topi
+
+    x = te.placeholder((1, size, size, channels), name="X")
+    w = te.placeholder((3, 3, channels, 1), name="W")
+    return canonical_module(te.create_prim_func([x, w, topi.nn.depthwise_conv2d_nhwc(x, w, 1, 2, 2)]))
+
+
+def line(channels, width):
+    """Of one dimension: only the channels are left for the cores."""
+    x, w = te.placeholder((1, channels, width + 2), name="X"), te.placeholder((channels, 3), name="W")
+    k = te.reduce_axis((0, 3), name="k")
+    out = te.compute((1, channels, width), lambda n, c, i: te.sum(x[n, c, i + k] * w[c, k], axis=k))
+    return canonical_module(te.create_prim_func([x, w, out]))
+
+
+def depthwise_first(size, channels, *, padding, stride=1):
     """Channels first: vectors lie along a line of the image, and its taps shift them."""
     from tvm import topi
 
     x = te.placeholder((1, channels, size, 2 * size), name="X")
     w = te.placeholder((channels, 1, 3, 3), name="W")
-    out = topi.nn.depthwise_conv2d_nchw(x, w, 1, padding, 1)
+    out = topi.nn.depthwise_conv2d_nchw(x, w, stride, padding, 1)
     return canonical_module(te.create_prim_func([x, w, topi.nn.relu(out)]))
 
 
@@ -63,8 +80,15 @@ def spaces(mod, target):
         (lambda: depthwise_first(8, 3, padding=1), 4),
         (lambda: pooling("max", 9, 32, stride=2, padding=1), 4),
         (lambda: pooling("avg", 6, 8, stride=1, padding=0), 2),
+        (lambda: depthwise_first(16, 3, padding=1, stride=2), 2),
+        (lambda: depthwise_first(7, 5, padding=1), 2),
+        (lambda: dilated(9, 16), 2),
+        (lambda: line(12, 32), 2),
     ],
-    ids=["strided", "odd channels", "channels first", "max", "average"],
+    ids=[
+        *("strided", "odd channels", "channels first", "max", "average"),
+        *("strided line", "odd line", "dilated", "one dimension"),
+    ],
 )
 def test_each_form_gives_the_numbers_of_the_untuned_program(llvm, mod, n_forms):
     mod = mod()

@@ -3,6 +3,10 @@
 A tile of neighbouring outputs stays in registers while the window passes over it, unrolled, its channels
 (or whatever lies innermost) as vectors. Padding is a copy of the rows that a core is about to read, or is
 decided at each read. What shares no axis between operands and sums over many is a contraction, not a window.
+
+Where neighbours lie a stride apart, or fill no vectors (channels first, lines of 14 pixels), the line is a
+plain loop over unrolled taps, of which LLVM makes vectors: both halves of a stride of two are loaded, and
+shuffled.
 """
 
 import math
@@ -26,11 +30,16 @@ _MIN_LANES = 4
 #: Neighbours in a tile: taps that two of them share are loaded once.
 _TILES = (4, 8)
 _MAX_ROWS = 64
+#: Elements from one neighbour to the next that LLVM may still load together.
+_MAX_STRIDE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """How one block is written: `neighbours` outputs of `lanes` channels at a time."""
+    """How one block is written: `neighbours` outputs of `lanes` channels at a time.
+
+    With one lane the neighbours are a line, whose vectors are LLVM's.
+    """
 
     neighbours: int
     lanes: int
@@ -39,19 +48,24 @@ class Window:
 
 
 def windows_of(schedule: Any, block: Any, unit: VectorUnit) -> tuple[Window, ...]:
-    """Empty where the block is no small window, or its channels do not fill vectors."""
+    """Empty where the block is no small window."""
     node = schedule.get(block)
     spatial = [axis for axis in node.iter_vars if int(axis.iter_type) == _SPATIAL]
     taps = [axis for axis in node.iter_vars if int(axis.iter_type) == _REDUCTION]
     if len(spatial) < 2 or not taps or len(spatial) + len(taps) != len(node.iter_vars):
         return ()
+    if math.prod(int(axis.dom.extent) for axis in taps) > _MAX_TAPS:
+        return ()
     extents = [int(axis.dom.extent) for axis in spatial]
     lanes = math.gcd(extents[-1], unit.lanes)
     place = next(at for at, axis in enumerate(node.iter_vars) if axis.same_as(spatial[-1]))
-    small = math.prod(int(axis.dom.extent) for axis in taps) <= _MAX_TAPS
-    if not small or lanes < _MIN_LANES or not _lies_innermost(node, place):
+    steps = _steps(node, place)
+    if not steps or not 1 <= max(steps) <= _MAX_STRIDE:
         return ()
-    widths = dict.fromkeys(largest_divisor(extents[-2], at_most=size) for size in _TILES)
+    if lanes >= _MIN_LANES and max(steps) == 1:
+        widths = dict.fromkeys(largest_divisor(extents[-2], at_most=size) for size in _TILES)
+    else:
+        widths, lanes = {extents[-1]: None}, 1
     padding = (False, True) if _padding(schedule, block) else (False,)
     return tuple(
         Window(neighbours=width, lanes=lanes, inlines_padding=inlines)
@@ -64,27 +78,30 @@ def write_window(schedule: Any, block: Any, window: Window) -> None:
     """Raises what TVM raises where it cannot."""
     kinds = [int(axis.iter_type) for axis in schedule.get(block).iter_vars]
     loops = list(schedule.get_loops(block))
-    *outer, row, channels = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _SPATIAL]
+    outer = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _SPATIAL]
     taps = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _REDUCTION]
-    row, neighbours = schedule.split(row, [None, window.neighbours])
-    channels, lanes = schedule.split(channels, [None, window.lanes])
-    rows = []
-    if outer:
-        factors = schedule.sample_perfect_tile(outer[-1], n=2, max_innermost_factor=_MAX_ROWS)
-        outer[-1], inner = schedule.split(outer[-1], factors)
-        rows = [inner]
-    else:
-        outer, row = [row], None
-    inside = [*rows, *([] if row is None else [row]), channels]
-    schedule.reorder(*outer, *inside, *taps, neighbours, lanes)
+    inside, tile = [outer.pop()], []
+    if window.lanes > 1:
+        channels, lanes = schedule.split(inside[0], [None, window.lanes])
+        row, neighbours = schedule.split(outer.pop(), [None, window.neighbours])
+        inside, tile = [row, channels], [neighbours, lanes]
+    if all(int(schedule.get(loop).extent) == 1 for loop in outer):  # the cores need something to share
+        outer.append(inside.pop(0))
+    factors = schedule.sample_perfect_tile(outer[-1], n=2, max_innermost_factor=_MAX_ROWS)
+    outer[-1], rows = schedule.split(outer[-1], factors)
+    inside.insert(0, rows)
+    schedule.reorder(*outer, *inside, *taps, *tile)
     cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
     schedule.parallel(cores)
     _write_padding(schedule, block, cores, window)
     _write_consumer(schedule, block, cores, window)
-    for loop in (*taps, neighbours):
+    for loop in (*taps, *tile[:-1]):
         schedule.unroll(loop)
-    schedule.vectorize(lanes)
-    begin(schedule, schedule.decompose_reduction(block, taps[0]), n_loops=2)
+    if tile:
+        schedule.vectorize(tile[-1])
+    begun = schedule.decompose_reduction(block, taps[0])
+    if tile:
+        begin(schedule, begun, n_loops=len(tile))
     schedule.annotate(block, TILED, STRUCTURE)
 
 
@@ -112,7 +129,12 @@ def _write_consumer(schedule: Any, block: Any, cores: Any, window: Window) -> No
 def _vectorize(schedule: Any, block: Any, cores: Any, window: Window) -> None:
     last = below(schedule, block, cores)[-1]
     node = schedule.get(block)
-    if int(schedule.get(last).extent) % window.lanes == 0 and may_be_vectors(node) and not has_call(node):
+    if (
+        window.lanes > 1
+        and int(schedule.get(last).extent) % window.lanes == 0
+        and may_be_vectors(node)
+        and not has_call(node)
+    ):
         _, within = schedule.split(last, [None, window.lanes])
         schedule.vectorize(within)
     schedule.annotate(block, TILED, STRUCTURE)
@@ -127,26 +149,25 @@ def _padding(schedule: Any, block: Any) -> list[Any]:
     ]
 
 
-def _lies_innermost(node: Any, place: int) -> bool:
-    """The channels, axis `place`, lie side by side in the output, and in every operand that has them.
+def _steps(node: Any, place: int) -> tuple[int, ...]:
+    """Elements from one neighbour along axis `place` to the next, in each operand.
 
-    Channels first, it is the innermost axis of the image that goes into vectors.
+    None where neighbours do not lie side by side in the output, or no two alike.
     """
     from tvm.tirx import BufferStore
 
     if not isinstance(node.body, BufferStore):  # an arg-max stores two results
-        return False
+        return ()
     store = node.body
     accesses = [(store.buffer, store.indices)]
     accesses += [
         (load.source, load.indices) for load in loads_of(node.body) if not load.source.same_as(store.buffer)
     ]
     try:
-        steps = [
+        written, *read = [
             strides_of(node, buffer, indices, places=[place])[0] // element_bytes(buffer)
             for buffer, indices in accesses
         ]
     except UnknownError:
-        return False
-    written, *read = steps
-    return written == 1 and set(read) <= {0, 1} and 1 in read
+        return ()
+    return tuple(read) if written == 1 else ()
