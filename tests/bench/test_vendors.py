@@ -44,6 +44,7 @@ def test_numpy_computes_what_the_module_computes(name):
     [
         *("C1D", "CBR", "DEP", "TBG", "NCHW-stem", "C3D", "NORM", "T2D", "T2D-NCHW", "T2D-odd"),
         *("GMM-TN", "NCHW-S2", "RESIDUAL", "DEP-S2", "DEP-NCHW", "POOL", "GAP"),
+        *("INSTANCE", "NORM-DENSE", "ATTENTION", "MASKED-SFM", "GATES", "DEP-DIL"),
     ],
 )
 def test_pytorch_computes_what_the_module_computes(name):

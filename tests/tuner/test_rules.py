@@ -172,3 +172,14 @@ def test_an_operand_that_is_only_moved_is_inlined(llvm):
     mod = canonical_module(te.create_prim_func([*arguments, function(*arguments)]))
     found = [each for each in spanned(mod, make_target(llvm)) if not is_ours(each)]
     assert len(found) == 3
+
+
+def test_activations_between_many_products_do_not_multiply(llvm):
+    from tvm import topi
+
+    def layer(x, w):
+        return topi.nn.relu(topi.nn.dense(x, w))
+
+    arguments = [te.placeholder((32, 32), name=f"W{number}") for number in range(6)]
+    mod = canonical_module(te.create_prim_func([*arguments, reduce(layer, arguments)]))
+    assert len(spanned(mod, make_target(llvm))) < 1000  # stock's three sketches of each are 243 already

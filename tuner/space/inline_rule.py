@@ -2,13 +2,15 @@
 
 TVM inlines an activation or a normalisation into the product that reads it. There it is computed for each
 multiplication, and no register tile fits; computed once it is a pass over the operand. Where the operand is
-most of the work (a weight that is scaled, for one row) inlining is better: the search decides.
+most of the work (a weight that is scaled, for one row) inlining is better: the search decides. Each such block doubles
+the design spaces, so of many contractions in one function none is kept apart.
 """
 
 from typing import Any
 
 from tuner.space.calls import parts_of
 from tuner.space.contraction import Contraction, loads_of
+from tuner.space.offering import is_crowded
 
 _LOADS = ("BufferLoad", "TensorLoad")
 
@@ -20,11 +22,16 @@ def inline_rule(stock: Any) -> Any:
 
     @derived_object
     class InlineRule(PyScheduleRule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.is_crowded = False
+
         def _initialize_with_tune_context(self, context: Any) -> None:
+            self.is_crowded = is_crowded(context.mod)
             stock._initialize_with_tune_context(context)  # noqa: SLF001 - TVM calls it so
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
-            kept = [sch.copy()] if _computes_an_operand(sch, block) else []
+            kept = [sch.copy()] if not self.is_crowded and _computes_an_operand(sch, block) else []
             return [*stock.apply(sch, block), *kept]
 
         def clone(self) -> Any:

@@ -37,7 +37,7 @@ def offering(forms: Forms) -> Any:
 
         def _initialize_with_tune_context(self, context: Any) -> None:
             self.target = context.target
-            self.is_crowded = _n_contractions(context.mod) > _COMBINED
+            self.is_crowded = is_crowded(context.mod)
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
             if not may_be_vectors(sch.get(block)):
@@ -70,9 +70,10 @@ def written(schedule: Any, name: str, writes: Iterable[Callable[[Any, Any], None
     return found
 
 
-def _n_contractions(mod: Any) -> int:
+def is_crowded(mod: Any) -> bool:
+    """It has more contractions than those whose forms are combined."""
     bodies = [func.body for _, func in mod.functions_items()]
-    return sum(Contraction.of(block) is not None for body in bodies for block in _blocks(body))
+    return sum(Contraction.of(block) is not None for body in bodies for block in _blocks(body)) > _COMBINED
 
 
 def _blocks(statement: Any) -> Iterator[Any]:
