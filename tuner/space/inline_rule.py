@@ -2,8 +2,8 @@
 
 TVM inlines an activation or a normalisation into the product that reads it. There it is computed for each
 multiplication, and no register tile fits; computed once it is a pass over the operand. Where the operand is
-most of the work (a weight that is scaled, for one row) inlining is better: the search decides. Each such block
-doubles the design spaces, so of many contractions in one function none is kept apart.
+most of the work (a weight that is scaled, for one row) inlining is better: the search decides. Each such
+block doubles the design spaces, so of many contractions in one function none is kept apart.
 """
 
 from typing import Any
