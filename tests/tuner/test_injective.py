@@ -58,11 +58,39 @@ def test_a_choice_is_made_for_a_line_and_not_within_it():
     assert {way.first for way in ways(mod)} == {2}
 
 
+def test_a_line_is_cut_where_its_choices_change():
+    """Images with channels last that are joined, and a rotary embedding: within a part LLVM makes vectors."""
+    joined = computed(
+        lambda topi, x, y: topi.concatenate([x, y], axis=-1), (1, 28, 28, 96), (1, 28, 28, 32)
+    )
+    first, second, *_ = ways(joined)
+    assert (first.first, first.n_parts) == (3, 4)
+    assert second.n_parts == 1
+    odd = computed(lambda topi, x, y: topi.concatenate([x, y], axis=-1), (1, 28, 28, 96), (1, 28, 28, 31))
+    assert {way.n_parts for way in ways(odd)} == {1}
+
+
+def test_an_axis_that_is_not_understood_hides_no_other():
+    """A shuffle of channels copies whole images, and a table is looked up row by row."""
+    shuffled = computed(
+        lambda topi, x: topi.reshape(
+            topi.transpose(topi.reshape(x, (1, 2, 58, 28, 28)), (0, 2, 1, 3, 4)), (1, 116, 28, 28)
+        ),
+        (1, 116, 28, 28),
+    )
+    assert ways(shuffled)[0].first == 2
+    looked_up = computed(
+        lambda topi, x: topi.take(x, topi.cast(topi.arange(0, 64, 1, "int32"), "int32"), axis=0),
+        (64, 56, 96),
+    )
+    assert ways(looked_up)[0].first == 1
+
+
 def test_operands_whose_neighbours_lie_apart_are_transposed_in_squares():
     found = ways(transpose((1, 56, 56, 64), (0, 3, 1, 2)))
     squares = [way for way in found if isinstance(way, Squares)]
     assert {(way.groups, way.across, way.lanes) for way in squares} == {((2, 2), 0, 8)}
-    assert {way.rows for way in squares} == {16, 4}
+    assert {way.rows for way in squares} == {16, 8, 4}
     assert not any(isinstance(way, Squares) for way in ways(transpose((8, 64, 4, 32), (0, 2, 1, 3))))
 
 
@@ -113,6 +141,12 @@ def test_layouts_give_the_numbers_of_the_untuned_program(llvm, data):
     [
         lambda topi, x: topi.nn.pad(x, [0, 0, 1, 2], [0, 0, 3, 1]),
         lambda topi, x: topi.concatenate([x, topi.nn.relu(x)], axis=3),
+        lambda topi, x: topi.concatenate([x, topi.nn.relu(x)], axis=2),
+        lambda topi, x: topi.concatenate([topi.transpose(x, (0, 2, 3, 1))] * 3, axis=3),
+        lambda topi, x: topi.transpose(topi.concatenate([x, topi.negative(x)], axis=1), (0, 2, 3, 1)),
+        lambda topi, x: topi.reshape(
+            topi.transpose(topi.reshape(x, (2, 3, 8, 17, 30)), (0, 2, 1, 3, 4)), (2, 24, 17, 30)
+        ),
         lambda topi, x: topi.strided_slice(x, [0, 1, 1, 0], [2, 24, 17, 30], [1, 2, 1, 3]),
         lambda topi, x: topi.reshape(x, (2, 17 * 24, 30)),
         lambda topi, x: topi.flip(x, axis=3),

@@ -6,18 +6,19 @@ neighbours in the output, squares are transposed in registers.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tuner.addresses import UnknownError, element_bytes
+from tuner.addresses import UnknownError, element_bytes, value_of
 from tuner.space.calls import has_call, parts_of
 from tuner.space.contraction import loads_of, places_in
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, sampled
-from tuner.space.strides import strides_of
+from tuner.space.strides import steps_of
 from tuner.space.vectors import VectorUnit, largest_divisor
 
 #: Fewer elements than others pay for all cores where each calls a function.
@@ -26,8 +27,19 @@ _MIN_PARALLEL_CALLS = 1 << 12
 _ENOUGH, _LONG = 4, 256
 _MAX_PIECE = 1 << 14
 _MIN_LANES = 4
-#: Rows of a square that is transposed. 56 x 56 x 256 to channels first took 76 µs with the one or the other.
-_SQUARES = (16, 4)
+#: Elements of a part of a line, and parts: each is a loop.
+_MIN_PART, _MAX_PARTS = 8, 16
+_COMPARED = {
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+    "EQ": operator.eq,
+    "NE": operator.ne,
+}
+#: Lanes and rows of a square that is transposed, as far as the target has such vectors. 1024 x 128, whose columns
+#: lie 4 KiB apart in the output, takes 52, 50 and 20 µs; 256 x 3136 67, 63 and 55; 512 x 512 25, 27 and 30.
+_SQUARES = ((16, 16), (16, 4), (8, 8))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +53,8 @@ class Line:
     first: int
     #: Elements of a vector, 1 where LLVM decides.
     lanes: int
+    #: The line is cut in so many parts, in each of which every choice falls alike.
+    n_parts: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +77,17 @@ class _Group:
     """Neighbouring axes that are evenly apart in all that is accessed."""
 
     extents: tuple[int, ...]
-    #: Bytes from one step to the next in each access, the store first; none where one is not understood.
-    strides: tuple[int, ...]
+    #: Bytes from one step to the next in each access, the store first; None where steps differ.
+    strides: tuple[int | None, ...]
 
     @property
     def extent(self) -> int:
         return math.prod(self.extents)
+
+    @property
+    def whole(self) -> tuple[int | None, ...]:
+        """The strides of an axis that goes on where this one ends."""
+        return tuple(None if step is None else self.extent * step for step in self.strides)
 
     def part(self, most: int) -> int:
         """The largest divisor that TVM sees through: of one above the last axis it takes the remainder."""
@@ -95,7 +114,8 @@ def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) ->
     is_parallel = elements >= (_MIN_PARALLEL_CALLS if calls else MIN_PARALLEL_ELEMENTS)
     squares = tuple(_squares(groups, element_bytes(node.body.buffer), unit, is_parallel=is_parallel))
     lanes = 1 if calls or squares else unit.lanes
-    return (*squares, *_lines(groups, lanes, enough=_ENOUGH * cores * is_parallel))
+    n_parts = _n_parts(node)
+    return (*squares, *_lines(groups, lanes, enough=_ENOUGH * cores * is_parallel, n_parts=n_parts))
 
 
 def write_injective(schedule: Any, block: Any, way: Line | Squares) -> None:
@@ -118,6 +138,9 @@ def _write_line(schedule: Any, loops: Sequence[Any], way: Line) -> list[Any]:
         outer.append(pieces)
         line = [piece, *line]
     whole = fused(schedule, line)
+    if way.n_parts > 1:
+        parts, whole = schedule.split(whole, [way.n_parts, None])
+        schedule.unroll(parts)
     if way.lanes > 1:
         _, vector = schedule.split(whole, [None, way.lanes])
         schedule.vectorize(vector)
@@ -138,7 +161,7 @@ def _write_squares(schedule: Any, loops: Sequence[Any], way: Squares) -> list[An
     return [*outer, first]
 
 
-def _lines(groups: Sequence[_Group], lanes: int, *, enough: int) -> Iterator[Line]:
+def _lines(groups: Sequence[_Group], lanes: int, *, enough: int, n_parts: int) -> Iterator[Line]:
     """LLVM's own vectors take several at a time; ours are for what it does not see through.
 
     `enough`: pieces that keep the cores busy; 0: for one core.
@@ -151,6 +174,8 @@ def _lines(groups: Sequence[_Group], lanes: int, *, enough: int) -> Iterator[Lin
         cuts = math.prod(extents[n_outer:]) < _LONG
     first = max(first, n_outer)
     line = _Group(extents=tuple(extents[first:] or extents[-1:]), strides=())
+    if n_parts > 1 and not cuts:
+        yield Line(n_outer=n_outer, cuts=cuts, first=first, lanes=1, n_parts=n_parts)
     yield Line(n_outer=n_outer, cuts=cuts, first=first, lanes=1)
     if lanes > 1 and not cuts and line.part(lanes) == lanes:
         yield Line(n_outer=n_outer, cuts=cuts, first=first, lanes=lanes)
@@ -163,12 +188,12 @@ def _squares(
     *outer, line = groups
     for access, stride in enumerate(line.strides):
         along = [at for at, group in enumerate(outer) if group.strides[access] == n_bytes]
-        if stride in (0, n_bytes) or not along:
+        if stride in (None, 0, n_bytes) or not along:
             continue
-        lanes = outer[along[0]].part(unit.lanes)
-        for most in _SQUARES if lanes >= _MIN_LANES else ():
-            rows = line.part(most)
-            for spreads_across in (False, True) if rows > 1 else ():
+        across = outer[along[0]]
+        sizes = [(across.part(min(lanes, unit.lanes)), line.part(rows)) for lanes, rows in _SQUARES]
+        for lanes, rows in dict.fromkeys(sizes):
+            for spreads_across in (False, True) if lanes >= _MIN_LANES and rows > 1 else ():
                 yield Squares(
                     groups=tuple(len(group.extents) for group in groups),
                     across=along[0],
@@ -185,18 +210,15 @@ def _groups(node: Any) -> list[_Group]:
     extents = [int(axis.dom.extent) for axis in node.iter_vars]
     accesses = [(node.body.buffer, node.body.indices)]
     accesses += [(load.source, load.indices) for load in loads_of(node.body)]
-    try:
-        strides = np.array([strides_of(node, buffer, indices) for buffer, indices in accesses])
-    except UnknownError:
-        return [_Group(extents=(extent,), strides=()) for extent in extents]
-    alone = _conditional(node)
+    strides = [steps_of(node, buffer, indices) for buffer, indices in accesses]
+    alone = places_in(node, _conditions(node))
     found: list[_Group] = []
     for place, extent in reversed(list(enumerate(extents))):
-        own = tuple(int(step) for step in strides[:, place])
+        own = tuple(steps[place] for steps in strides)
         after = found[-1] if found else None
-        if after is None or place in alone or place + 1 in alone:
+        if after is None or None in own or None in after.strides or {place, place + 1} & alone:
             found.append(_Group(extents=(extent,), strides=own))
-        elif extent == 1 or after.extent == 1 or own == tuple(after.extent * step for step in after.strides):
+        elif extent == 1 or after.extent == 1 or own == after.whole:
             after.strides = own if after.extent == 1 else after.strides
             after.extents = (extent, *after.extents)
         else:
@@ -204,12 +226,40 @@ def _groups(node: Any) -> list[_Group]:
     return found[::-1]
 
 
-def _conditional(node: Any) -> frozenset[int]:
-    """Places of the axes on which a choice depends."""
-    conditions = [
+def _conditions(node: Any) -> list[Any]:
+    """What the block's choices depend on."""
+    return [
         part.condition if hasattr(part, "condition") else part.args[0]
         for part in parts_of(node.body)
         if hasattr(part, "condition")
         or str(getattr(getattr(part, "op", None), "name", "")).endswith("if_then_else")
     ]
-    return places_in(node, conditions)
+
+
+def _n_parts(node: Any) -> int:
+    """Of the last axis, so that every choice falls alike within a part; 1 where no such parts are long."""
+    last = node.iter_vars[-1]
+    extent = int(last.dom.extent)
+    values: dict[Any, Any] = {axis.var: 0 for axis in node.iter_vars}
+    values[last.var] = np.arange(extent)
+    borders = [0]
+    for comparison in _comparisons(_conditions(node)):
+        if len(node.iter_vars) - 1 not in places_in(node, [comparison]):
+            continue
+        try:
+            one, other = value_of(comparison.a, values), value_of(comparison.b, values)
+        except UnknownError:
+            return 1
+        holds = _COMPARED[type(comparison).__name__](one, other)
+        borders += [int(at) + 1 for at in np.flatnonzero(np.diff(holds))]
+    part = math.gcd(extent, *borders)
+    return extent // part if _MIN_PART <= part and extent // part <= _MAX_PARTS else 1
+
+
+def _comparisons(conditions: Iterable[Any]) -> list[Any]:
+    return [
+        part
+        for condition in conditions
+        for part in parts_of(condition)
+        if type(part).__name__ in _COMPARED
+    ]

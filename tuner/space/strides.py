@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tuner.addresses import UnknownError, address_of, value_of
+from tuner.space.contraction import places_in
 
 
 def strides_of(
@@ -15,6 +16,16 @@ def strides_of(
 
     Raises UnknownError where steps differ.
     """
+    steps = steps_of(node, buffer, indices, places=places)
+    if None in steps:
+        raise UnknownError
+    return [step for step in steps if step is not None]
+
+
+def steps_of(
+    node: Any, buffer: Any, indices: Sequence[Any], *, places: Sequence[int] | None = None
+) -> list[int | None]:
+    """As `strides_of`; None for an axis whose steps differ, or of an index that is looked up elsewhere."""
     places = range(len(node.iter_vars)) if places is None else places
     n_axes = len(places)
     extents = np.array([int(node.iter_vars[place].dom.extent) for place in places])
@@ -22,9 +33,18 @@ def strides_of(
     points = np.concatenate([np.zeros((1, n_axes)), np.eye(n_axes), np.diag(extents - 1)]).astype(np.int64)
     values = {axis.var: np.zeros(len(points), np.int64) for axis in node.iter_vars}
     values |= {node.iter_vars[place].var: points[:, at] for at, place in enumerate(places)}
-    addresses = address_of(buffer, [value_of(index, values) for index in indices], len(points))
+    understood, unknown = [], set()
+    for index in indices:
+        try:
+            understood.append(value_of(index, values))
+        except UnknownError:
+            understood.append(0)
+            unknown |= places_in(node, [index])
+    addresses = address_of(buffer, understood, len(points))
     steps = addresses[1 : 1 + n_axes] - addresses[0]
     ends = addresses[1 + n_axes :] - addresses[0]
-    if np.any(steps[extents > 1] * (extents - 1)[extents > 1] != ends[extents > 1]):
-        raise UnknownError
-    return [int(step) for step in steps]
+    differ = (extents > 1) & (steps * (extents - 1) != ends)
+    return [
+        None if differs or place in unknown else int(step)
+        for place, step, differs in zip(places, steps, differ, strict=True)
+    ]
