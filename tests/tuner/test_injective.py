@@ -60,9 +60,7 @@ def test_a_choice_is_made_for_a_line_and_not_within_it():
 
 def test_a_line_is_cut_where_its_choices_change():
     """Images with channels last that are joined, and a rotary embedding: within a part LLVM makes vectors."""
-    joined = computed(
-        lambda topi, x, y: topi.concatenate([x, y], axis=-1), (1, 28, 28, 96), (1, 28, 28, 32)
-    )
+    joined = computed(lambda topi, x, y: topi.concatenate([x, y], axis=-1), (1, 28, 28, 96), (1, 28, 28, 32))
     first, second, *_ = ways(joined)
     assert (first.first, first.n_parts) == (3, 4)
     assert second.n_parts == 1

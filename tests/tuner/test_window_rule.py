@@ -46,12 +46,12 @@ def line(channels, width):
     return canonical_module(te.create_prim_func([x, w, out]))
 
 
-def depthwise_first(size, channels, *, padding, stride=1):
+def depthwise_first(height, width, channels, *, padding, size=3, stride=1):
     """Channels first: vectors lie along a line of the image, and its taps shift them."""
     from tvm import topi
 
-    x = te.placeholder((1, channels, size, 2 * size), name="X")
-    w = te.placeholder((channels, 1, 3, 3), name="W")
+    x = te.placeholder((1, channels, height, width), name="X")
+    w = te.placeholder((channels, 1, size, size), name="W")
     out = topi.nn.depthwise_conv2d_nchw(x, w, stride, padding, 1)
     return canonical_module(te.create_prim_func([x, w, topi.nn.relu(out)]))
 
@@ -77,17 +77,25 @@ def spaces(mod, target):
     [
         (lambda: depthwise(7, 16, stride=2, padding=1), 4),
         (lambda: depthwise(14, 40, stride=1, padding=1), 4),
-        (lambda: depthwise_first(8, 3, padding=1), 4),
+        (lambda: depthwise(6, 28, stride=1, padding=1), 6),
+        (lambda: depthwise_first(8, 16, 3, padding=1), 2),
         (lambda: pooling("max", 9, 32, stride=2, padding=1), 4),
         (lambda: pooling("avg", 6, 8, stride=1, padding=0), 2),
-        (lambda: depthwise_first(16, 3, padding=1, stride=2), 2),
-        (lambda: depthwise_first(7, 5, padding=1), 2),
+        (lambda: depthwise_first(16, 32, 3, padding=1, stride=2), 3),
+        (lambda: depthwise_first(13, 29, 3, padding=2, size=5, stride=2), 3),
+        (lambda: depthwise_first(9, 43, 3, padding=1, stride=3), 1),
+        (lambda: depthwise_first(7, 14, 5, padding=1), 1),
+        (lambda: depthwise_first(7, 7, 5, padding=3, size=7), 1),
+        (lambda: depthwise_first(14, 28, 2, padding=2, size=5), 4),
+        (lambda: depthwise_first(8, 13, 2, padding=1), 1),
+        (lambda: depthwise_first(8, 17, 2, padding=1), 1),
         (lambda: dilated(9, 16), 2),
         (lambda: line(12, 32), 2),
     ],
     ids=[
-        *("strided", "odd channels", "channels first", "max", "average"),
-        *("strided line", "odd line", "dilated", "one dimension"),
+        *("strided", "odd channels", "channels of an odd vector", "channels first", "max", "average"),
+        *("strided line", "strided odd line", "no tap is shared", "odd line", "small image", "wide line"),
+        *("prime line", "long prime line", "dilated", "one dimension"),
     ],
 )
 def test_each_form_gives_the_numbers_of_the_untuned_program(llvm, mod, n_forms):
@@ -96,7 +104,7 @@ def test_each_form_gives_the_numbers_of_the_untuned_program(llvm, mod, n_forms):
     assert len(found) == n_forms
     arrays = inputs(mod)
     expected = outputs(mod, llvm, arrays)
-    for seed, schedule in enumerate(found[:2]):
+    for seed, schedule in enumerate(found):
         instructions, _ = json.loads(canonical_text(schedule.trace))
         drawn = apply_trace([instructions, []], mod, rand_state=1 + seed)
         check_trace(json.loads(canonical_text(drawn.trace)))

@@ -6,16 +6,14 @@ neighbours in the output, squares are transposed in registers.
 """
 
 import math
-import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from tuner.addresses import UnknownError, element_bytes, value_of
-from tuner.space.calls import has_call, parts_of
-from tuner.space.contraction import loads_of, places_in
+from tuner.addresses import element_bytes
+from tuner.space.calls import has_call
+from tuner.space.choices import choosing_places, n_parts_of
+from tuner.space.contraction import loads_of
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, sampled
 from tuner.space.strides import steps_of
@@ -27,18 +25,8 @@ _MIN_PARALLEL_CALLS = 1 << 12
 _ENOUGH, _LONG = 4, 256
 _MAX_PIECE = 1 << 14
 _MIN_LANES = 4
-#: Elements of a part of a line, and parts: each is a loop.
-_MIN_PART, _MAX_PARTS = 8, 16
-_COMPARED = {
-    "LT": operator.lt,
-    "LE": operator.le,
-    "GT": operator.gt,
-    "GE": operator.ge,
-    "EQ": operator.eq,
-    "NE": operator.ne,
-}
-#: Lanes and rows of a square that is transposed, as far as the target has such vectors. 1024 x 128, whose columns
-#: lie 4 KiB apart in the output, takes 52, 50 and 20 µs; 256 x 3136 67, 63 and 55; 512 x 512 25, 27 and 30.
+#: Lanes and rows of a square that is transposed, as far as the target has such vectors. 1024 x 128, whose
+#: columns lie 4 KiB apart in the output, takes 52, 50 and 20 µs; 256 x 3136 67, 63, 55; 512 x 512 25, 27, 30.
 _SQUARES = ((16, 16), (16, 4), (8, 8))
 
 
@@ -114,7 +102,7 @@ def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) ->
     is_parallel = elements >= (_MIN_PARALLEL_CALLS if calls else MIN_PARALLEL_ELEMENTS)
     squares = tuple(_squares(groups, element_bytes(node.body.buffer), unit, is_parallel=is_parallel))
     lanes = 1 if calls or squares else unit.lanes
-    n_parts = _n_parts(node)
+    n_parts = n_parts_of(node)
     return (*squares, *_lines(groups, lanes, enough=_ENOUGH * cores * is_parallel, n_parts=n_parts))
 
 
@@ -211,7 +199,7 @@ def _groups(node: Any) -> list[_Group]:
     accesses = [(node.body.buffer, node.body.indices)]
     accesses += [(load.source, load.indices) for load in loads_of(node.body)]
     strides = [steps_of(node, buffer, indices) for buffer, indices in accesses]
-    alone = places_in(node, _conditions(node))
+    alone = choosing_places(node)
     found: list[_Group] = []
     for place, extent in reversed(list(enumerate(extents))):
         own = tuple(steps[place] for steps in strides)
@@ -224,42 +212,3 @@ def _groups(node: Any) -> list[_Group]:
         else:
             found.append(_Group(extents=(extent,), strides=own))
     return found[::-1]
-
-
-def _conditions(node: Any) -> list[Any]:
-    """What the block's choices depend on."""
-    return [
-        part.condition if hasattr(part, "condition") else part.args[0]
-        for part in parts_of(node.body)
-        if hasattr(part, "condition")
-        or str(getattr(getattr(part, "op", None), "name", "")).endswith("if_then_else")
-    ]
-
-
-def _n_parts(node: Any) -> int:
-    """Of the last axis, so that every choice falls alike within a part; 1 where no such parts are long."""
-    last = node.iter_vars[-1]
-    extent = int(last.dom.extent)
-    values: dict[Any, Any] = {axis.var: 0 for axis in node.iter_vars}
-    values[last.var] = np.arange(extent)
-    borders = [0]
-    for comparison in _comparisons(_conditions(node)):
-        if len(node.iter_vars) - 1 not in places_in(node, [comparison]):
-            continue
-        try:
-            one, other = value_of(comparison.a, values), value_of(comparison.b, values)
-        except UnknownError:
-            return 1
-        holds = _COMPARED[type(comparison).__name__](one, other)
-        borders += [int(at) + 1 for at in np.flatnonzero(np.diff(holds))]
-    part = math.gcd(extent, *borders)
-    return extent // part if _MIN_PART <= part and extent // part <= _MAX_PARTS else 1
-
-
-def _comparisons(conditions: Iterable[Any]) -> list[Any]:
-    return [
-        part
-        for condition in conditions
-        for part in parts_of(condition)
-        if type(part).__name__ in _COMPARED
-    ]

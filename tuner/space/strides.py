@@ -33,7 +33,8 @@ def steps_of(
     points = np.concatenate([np.zeros((1, n_axes)), np.eye(n_axes), np.diag(extents - 1)]).astype(np.int64)
     values = {axis.var: np.zeros(len(points), np.int64) for axis in node.iter_vars}
     values |= {node.iter_vars[place].var: points[:, at] for at, place in enumerate(places)}
-    understood, unknown = [], set()
+    understood: list[Any] = []
+    unknown: set[int] = set()
     for index in indices:
         try:
             understood.append(value_of(index, values))

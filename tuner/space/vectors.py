@@ -13,7 +13,7 @@ from typing import Any
 
 #: A fused multiply-add takes four cycles, and two start in each: fewer accumulators leave units idle.
 _FMA_CYCLES = 4
-_FMAS_PER_CYCLE = 2
+FMAS_PER_CYCLE = 2
 #: CPUs that compute and load vectors of 512 bits in two steps; no feature tells. Broadcasts are no limit
 #: there, and tiles of one vector, as 17 x 1 for an image's lines, are as good as others.
 _SPLITTING = frozenset({"znver4"})
@@ -54,7 +54,7 @@ class VectorUnit:
     lanes: int
     registers: int
     #: Fused multiply-adds that start in a cycle.
-    fmas_per_cycle: int = _FMAS_PER_CYCLE
+    fmas_per_cycle: int = FMAS_PER_CYCLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,20 +96,20 @@ def vector_unit(target: Any, dtype: str) -> VectorUnit:
     return VectorUnit(
         lanes=max(1, width // _arithmetic_bits(dtype, features)),
         registers=_registers(target, width, features),
-        fmas_per_cycle=_FMAS_PER_CYCLE // (2 if _splits(target, width) else 1),
+        fmas_per_cycle=FMAS_PER_CYCLE // (2 if _splits(target, width) else 1),
     )
 
 
 def half_unit(unit: VectorUnit) -> VectorUnit | None:
     """The same registers by halves, where these are as fast; None elsewhere."""
-    is_split = unit.fmas_per_cycle < _FMAS_PER_CYCLE and unit.lanes > 1
+    is_split = unit.fmas_per_cycle < FMAS_PER_CYCLE and unit.lanes > 1
     return VectorUnit(lanes=unit.lanes // 2, registers=unit.registers) if is_split else None
 
 
 def fitting_unit(unit: VectorUnit, columns: int) -> VectorUnit:
     """Vectors that so few columns fill, where padding whole ones would be no faster; else the unit itself."""
     lanes = math.gcd(columns, unit.lanes)
-    as_fast = lanes * _FMAS_PER_CYCLE >= columns * unit.fmas_per_cycle
+    as_fast = lanes * FMAS_PER_CYCLE >= columns * unit.fmas_per_cycle
     if columns >= unit.lanes or lanes < _MIN_LANES or not as_fast:
         return unit
     return VectorUnit(lanes=lanes, registers=unit.registers)
@@ -160,11 +160,11 @@ def hope(tile: RegisterTile, unit: VectorUnit, results: Results) -> float:
     cycles = max(
         fmas / unit.fmas_per_cycle,
         _FMA_CYCLES,
-        (vectors * _FMAS_PER_CYCLE / unit.fmas_per_cycle + tile.rows) * _CYCLES_PER_LOAD,
+        (vectors * FMAS_PER_CYCLE / unit.fmas_per_cycle + tile.rows) * _CYCLES_PER_LOAD,
         tile.rows * _CYCLES_PER_MISS if is_crowded else 0.0,
     )
     cycles += (tile.rows + vectors) * _CYCLES_PER_CAST * results.casts
-    is_split = unit.fmas_per_cycle < _FMAS_PER_CYCLE
+    is_split = unit.fmas_per_cycle < FMAS_PER_CYCLE
     cycles += _SPLIT_OVERHEAD_CYCLES if is_split else _OVERHEAD_CYCLES
     if is_split and results.depth is not None and (vectors > 1 or tile.rows > _WAITING_ROWS):
         cycles += fmas * _CYCLES_PER_RESULT / results.depth

@@ -6,7 +6,8 @@ from typing import Any
 from tuner.space.contraction import Contraction
 from tuner.space.offering import is_untouched, written
 from tuner.space.vectors import vector_unit
-from tuner.space.windows import windows_of, write_window
+from tuner.space.window_nest import write_window
+from tuner.space.windows import windows_of
 
 
 def passed_over(schedule: Any, block: Any, target: Any) -> list[Any]:

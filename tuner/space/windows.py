@@ -1,27 +1,25 @@
 """Reductions over a small window, channel by channel: depthwise convolutions and poolings.
 
-A tile of neighbouring outputs stays in registers while the window passes over it, unrolled, its channels
-(or whatever lies innermost) as vectors. Padding is a copy of the rows that a core is about to read, or is
-decided at each read. What shares no axis between operands and sums over many is a contraction, not a window.
+A tile of neighbouring outputs stays in registers while the window passes over it, its channels (or whatever
+lies innermost) as vectors. Padding is a copy of the rows that a core is about to read, or is decided at each
+read. What shares no axis between operands and sums over many is a contraction, not a window.
 
-Where neighbours lie a stride apart, or fill no vectors (channels first, lines of 14 pixels), the line is a
-plain loop over unrolled taps, of which LLVM makes vectors: both halves of a stride of two are loaded, and
-shuffled.
+A line that is no multiple of the target's vectors (channels first, 14 or 28 pixels) is one vector all the
+same, which LLVM lays in the registers that hold it. Lines whose neighbours lie a stride apart are dealt out
+by their copy, so that every tap reads what lies side by side; else such a line is a plain loop over unrolled
+taps, of which LLVM makes vectors that it shuffles at each tap.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.addresses import UnknownError, element_bytes
-from tuner.space.calls import has_call
-from tuner.space.contraction import loads_of
-from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import begin, may_be_vectors
-from tuner.space.staging import below
+from tuner.space.choices import choosing_places
+from tuner.space.contraction import loads_of, places_in
 from tuner.space.strides import strides_of
-from tuner.space.vectors import VectorUnit, largest_divisor
-from tuner.trace import TVM_ERRORS
+from tuner.space.vectors import FMAS_PER_CYCLE, VectorUnit, largest_divisor
 
 _SPATIAL, _REDUCTION = 0, 2
 #: Taps of a window that are unrolled; larger ones are reductions like others.
@@ -29,9 +27,12 @@ _MAX_TAPS = 64
 _MIN_LANES = 4
 #: Neighbours in a tile: taps that two of them share are loaded once.
 _TILES = (4, 8)
-_MAX_ROWS = 64
 #: Elements from one neighbour to the next that LLVM may still load together.
 _MAX_STRIDE = 4
+#: Registers of one vector, the part of them that it has to fill, and how much more than another vector does.
+_MAX_VECTORS, _MIN_SPEED, _GAIN = 4, 0.4, 1.2
+#: With more taps the parts of an odd vector that are loaded once are too many for the registers.
+_UNROLLED_TAPS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,109 +45,136 @@ class Window:
     neighbours: int
     lanes: int
     #: The padding is decided at each read, else copied with what it surrounds.
-    inlines_padding: bool
+    inlines_padding: bool = False
+    #: Elements from one neighbour to the next, which the copy deals out; 1 where it leaves them.
+    stride: int = 1
+    #: Places of the axes that stay loops, no tap of which neighbours share; the others are unrolled.
+    rolled: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """The innermost axis of the output, and the one before it."""
+
+    extent: int
+    lines: int
+    #: Elements between neighbours in what is read.
+    stride: int
+    n_taps: int
+    #: Of axes that share no tap between neighbours.
+    apart: tuple[int, ...]
 
 
 def windows_of(schedule: Any, block: Any, unit: VectorUnit) -> tuple[Window, ...]:
     """Empty where the block is no small window."""
-    node = schedule.get(block)
-    spatial = [axis for axis in node.iter_vars if int(axis.iter_type) == _SPATIAL]
-    taps = [axis for axis in node.iter_vars if int(axis.iter_type) == _REDUCTION]
-    if len(spatial) < 2 or not taps or len(spatial) + len(taps) != len(node.iter_vars):
+    line = _line_of(schedule.get(block))
+    if line is None:
         return ()
-    if math.prod(int(axis.dom.extent) for axis in taps) > _MAX_TAPS:
-        return ()
-    extents = [int(axis.dom.extent) for axis in spatial]
-    lanes = math.gcd(extents[-1], unit.lanes)
-    place = next(at for at, axis in enumerate(node.iter_vars) if axis.same_as(spatial[-1]))
-    steps = _steps(node, place)
-    if not steps or not 1 <= max(steps) <= _MAX_STRIDE:
-        return ()
-    if lanes >= _MIN_LANES and max(steps) == 1:
-        widths = dict.fromkeys(largest_divisor(extents[-2], at_most=size) for size in _TILES)
+    copies = paddings_of(schedule, block)
+    plain = Window(neighbours=line.extent, lanes=1)
+    if line.stride > 1:
+        # Without taps that two outputs share there is nothing that a copy would save.
+        dealt = _sizes(line, unit) if len(copies) == 1 and line.n_taps > line.stride**2 else ()
+        found = (*dealt, plain)
     else:
-        widths, lanes = {extents[-1]: None}, 1
-    padding = (False, True) if _padding(schedule, block) else (False,)
-    return tuple(
-        Window(neighbours=width, lanes=lanes, inlines_padding=inlines)
-        for width in widths
-        for inlines in padding
-    )
+        found = _sizes(line, unit) or (plain,)
+    # Where padding depends on the line itself, a vector would be taken apart at each read.
+    if not copies or any(_pads_lines(schedule.get(copy)) for copy in copies):
+        return found
+    inlined = (dataclasses.replace(window, inlines_padding=True) for window in found)
+    return tuple(each for pair in zip(found, inlined, strict=True) for each in pair)
 
 
-def write_window(schedule: Any, block: Any, window: Window) -> None:
-    """Raises what TVM raises where it cannot."""
-    kinds = [int(axis.iter_type) for axis in schedule.get(block).iter_vars]
-    loops = list(schedule.get_loops(block))
-    outer = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _SPATIAL]
-    taps = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _REDUCTION]
-    inside, tile = [outer.pop()], []
-    if window.lanes > 1:
-        channels, lanes = schedule.split(inside[0], [None, window.lanes])
-        row, neighbours = schedule.split(outer.pop(), [None, window.neighbours])
-        inside, tile = [row, channels], [neighbours, lanes]
-    if all(int(schedule.get(loop).extent) == 1 for loop in outer):  # the cores need something to share
-        outer.append(inside.pop(0))
-    factors = schedule.sample_perfect_tile(outer[-1], n=2, max_innermost_factor=_MAX_ROWS)
-    outer[-1], rows = schedule.split(outer[-1], factors)
-    inside.insert(0, rows)
-    schedule.reorder(*outer, *inside, *taps, *tile)
-    cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
-    schedule.parallel(cores)
-    _write_padding(schedule, block, cores, window)
-    _write_consumer(schedule, block, cores, window)
-    for loop in (*taps, *tile[:-1]):
-        schedule.unroll(loop)
-    if tile:
-        schedule.vectorize(tile[-1])
-    begun = schedule.decompose_reduction(block, taps[0])
-    if tile:
-        begin(schedule, begun, n_loops=len(tile))
-    schedule.annotate(block, TILED, STRUCTURE)
-
-
-def _write_padding(schedule: Any, block: Any, cores: Any, window: Window) -> None:
-    for producer in _padding(schedule, block):
-        if window.inlines_padding:
-            schedule.compute_inline(producer)
-            continue
-        schedule.compute_at(producer, cores, preserve_unit_loops=True)
-        _vectorize(schedule, producer, cores, window)
-
-
-def _write_consumer(schedule: Any, block: Any, cores: Any, window: Window) -> None:
-    """An epilogue follows each piece; one that TVM cannot place stays where it is."""
-    consumers = schedule.get_consumers(block)
-    if len(consumers) != 1:
-        return
-    try:
-        schedule.reverse_compute_at(consumers[0], cores, preserve_unit_loops=True)
-    except TVM_ERRORS:
-        return
-    _vectorize(schedule, consumers[0], cores, window)
-
-
-def _vectorize(schedule: Any, block: Any, cores: Any, window: Window) -> None:
-    last = below(schedule, block, cores)[-1]
-    node = schedule.get(block)
-    if (
-        window.lanes > 1
-        and int(schedule.get(last).extent) % window.lanes == 0
-        and may_be_vectors(node)
-        and not has_call(node)
-    ):
-        _, within = schedule.split(last, [None, window.lanes])
-        schedule.vectorize(within)
-    schedule.annotate(block, TILED, STRUCTURE)
-
-
-def _padding(schedule: Any, block: Any) -> list[Any]:
+def paddings_of(schedule: Any, block: Any) -> list[Any]:
     """Producers that move elements and read nothing else."""
     return [
         producer
         for producer in schedule.get_producers(block)
         if schedule.get(producer).init is None and len(schedule.get(producer).reads) == 1
     ]
+
+
+def _line_of(node: Any) -> _Line | None:
+    """None where the block is no small window, or its neighbours do not lie side by side."""
+    places = range(len(node.iter_vars))
+    extents = [int(axis.dom.extent) for axis in node.iter_vars]
+    kinds = [int(axis.iter_type) for axis in node.iter_vars]
+    spatial = [place for place in places if kinds[place] == _SPATIAL]
+    taps = [place for place in places if kinds[place] == _REDUCTION]
+    if len(spatial) < 2 or not taps or len(spatial) + len(taps) != len(places):
+        return None
+    n_taps = math.prod(extents[place] for place in taps)
+    steps = _steps(node, spatial[-1]) if n_taps <= _MAX_TAPS else ()
+    if not steps or not 1 <= max(steps) <= _MAX_STRIDE:
+        return None
+    return _Line(
+        extent=extents[spatial[-1]],
+        lines=extents[spatial[-2]],
+        stride=max(steps),
+        n_taps=n_taps,
+        apart=_apart(node, taps, neighbours=spatial[-2]),
+    )
+
+
+def _sizes(line: _Line, unit: VectorUnit) -> tuple[Window, ...]:
+    """None where no vector is filled."""
+    found: list[tuple[int, int, tuple[int, ...]]] = []
+    even = math.gcd(line.extent, unit.lanes)
+    most = min(line.extent, _MAX_VECTORS * unit.lanes)
+    speeds = {n: _speed(n, unit) for n in range(_MIN_LANES, most + 1) if line.extent % n == 0}
+    best = max(speeds.values(), default=0.0)
+    if 2 * _speed(even, unit) >= best and even in speeds:
+        sizes = dict.fromkeys(largest_divisor(line.lines, at_most=size) for size in _TILES)
+        found += [(neighbours, even, ()) for neighbours in sizes]
+    if best >= max(_MIN_SPEED, _GAIN * _speed(even, unit)):
+        wide = max(lanes for lanes in speeds if speeds[lanes] == best)
+        narrow = max((n for n in speeds if n <= unit.lanes), key=lambda n: (speeds[n], n), default=wide)
+        rolled = line.apart if line.n_taps > _UNROLLED_TAPS else ()
+        of_wide, of_narrow = (_neighbours(line.lines, lanes, unit) for lanes in (wide, narrow))
+        if of_wide > 1 and not (rolled and wide == narrow):
+            found.append((of_wide, wide, ()))
+        if rolled or of_wide == 1:
+            found.append((of_narrow, narrow, rolled))
+    return tuple(
+        Window(neighbours=neighbours, lanes=lanes, stride=line.stride, rolled=rolled)
+        for neighbours, lanes, rolled in found
+    )
+
+
+def _neighbours(lines: int, lanes: int, unit: VectorUnit) -> int:
+    """Of an odd vector: few where it takes several registers, a prime number of lines if they fit."""
+    registers = _registers(lanes, unit)
+    few, many = _TILES
+    most = few if registers > 1 else many
+    fitting = unit.registers * 3 // 4 // registers
+    found = largest_divisor(lines, at_most=min(most, fitting))
+    return lines if found == 1 and lines <= 2 * fitting else found  # a few that are spilled cost less
+
+
+def _speed(lanes: int, unit: VectorUnit) -> float:
+    """The part of a step that computes something, of one that fills what an instruction starts in a cycle."""
+    least = unit.fmas_per_cycle / FMAS_PER_CYCLE  # halves are as fast where wholes take two steps
+    return lanes / (unit.lanes * max(least, _widened(lanes) / unit.lanes))
+
+
+def _registers(lanes: int, unit: VectorUnit) -> int:
+    return max(1, _widened(lanes) // unit.lanes)
+
+
+def _widened(lanes: int) -> int:
+    """LLVM widens a vector to a power of two."""
+    return 1 << (lanes - 1).bit_length()
+
+
+def _pads_lines(node: Any) -> bool:
+    return len(node.iter_vars) - 1 in choosing_places(node)
+
+
+def _apart(node: Any, taps: list[int], *, neighbours: int) -> tuple[int, ...]:
+    """Places of the taps that stand in no index beside the neighbours."""
+    together = [places_in(node, [index]) for load in loads_of(node.body) for index in load.indices]
+    shared = frozenset[int]().union(*(places for places in together if neighbours in places))
+    return tuple(place for place in taps if place not in shared)
 
 
 def _steps(node: Any, place: int) -> tuple[int, ...]:
