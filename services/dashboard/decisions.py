@@ -23,6 +23,7 @@ _DERIVED = {
     "ReIndex": "{} reindexed",
     "Fuse": "fused {}",
     "Merge": "merged {}",
+    "AddUnitLoop": "loop around {}",
 }
 _LOCATIONS = {-2: "root", -1: "inlined"}
 _MAX_NAME = 60

@@ -31,6 +31,7 @@ from tuner.module import canonical_module, save_module
 from tuner.space import contraction_rule
 from tuner.space.contraction import Contraction
 from tuner.space.contraction_rule import tiled
+from tuner.space.dots import dots_of
 from tuner.space.finish_rule import is_ours
 from tuner.space.plans import Staging, plans
 from tuner.space.streams import streams_of, write_stream
@@ -243,6 +244,18 @@ def test_few_rows_against_an_operand_along_the_columns_are_streams_too(llvm, row
         candidate = schedule.copy()
         write_stream(candidate, candidate.get_sblock("C"), contraction, stream)
         assert_same_numbers(mod, llvm, seed=stream.steps, found=[candidate])
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_matrix_times_a_vector_is_dot_products_of_its_rows(llvm, transposed):
+    """The vector's unit axis, behind or before its depth, hides nothing."""
+    mod = matmul(96, 1, 64, transposed=transposed, epilogue=True)
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    contraction = Contraction.of(schedule.get(schedule.get_sblock("C")))
+    assert contraction is not None
+    assert contraction.extents == (1, 96, 64)
+    assert dots_of(contraction, AVX2)
+    assert_same_numbers(mod, llvm, seed=transposed, at_most=4)
 
 
 REPLAY = """

@@ -73,10 +73,15 @@ def test_half_vectors_are_for_cpus_that_compute_whole_ones_in_two_steps():
 
 
 def test_columns_that_fill_no_whole_vectors_are_offered_half_ones():
-    columns = Contraction.of(block_of(matmul(64, 24, 64)))
     half = VectorUnit(lanes=8, registers=32)
-    assert {plan.tile.columns % 8 for plan in narrow_plans(columns, AVX512, half)} == {0}
-    assert narrow_plans(Contraction.of(block_of(matmul(64, 1000, 64))), AVX512, half) == ()
+    assert {plan.tile.columns % 8 for plan in narrow_plans(few_columns(24), AVX512, half)} == {0}
+    assert {plan.tile.columns for plan in narrow_plans(few_columns(7), AVX512, half)} == {8}
+    assert narrow_plans(few_columns(1000), AVX512, half) == ()
+    assert narrow_plans(few_columns(10), AVX512, half) == ()
+
+
+def few_columns(count):
+    return Contraction.of(block_of(matmul(64, count, 64)))
 
 
 def test_tiles_are_wider_where_every_row_is_converted():

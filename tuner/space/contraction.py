@@ -143,7 +143,7 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
     ]
     if len(of_both) + len(own[0]) + len(own[1]) != len(spatial) or not own[0] or not own[1] or not depth:
         return None
-    contiguous = _contiguous(block, _simplified(block, store.indices))
+    contiguous = _contiguous(block, store.buffer, _simplified(block, store.indices))
     side = int(any(axis.place in contiguous for axis in own[0]) == turn)
     read = [place for load in loads if (place := _read_place(block, load)) is not None]
     if len(set(read)) != len(loads):
@@ -152,7 +152,7 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
         Operand(
             read=read[at],
             places=tuple(sorted(used[at])),
-            contiguous=_contiguous(block, loads[at].indices),
+            contiguous=_contiguous(block, loads[at].source, loads[at].indices),
             slides=_slides(block, indices[at]),
         )
         for at in (0, 1)
@@ -323,11 +323,12 @@ def _slides(block: Any, indices: Sequence[Any]) -> bool:
     return {_SPATIAL, _REDUCTION} <= kinds
 
 
-def _contiguous(block: Any, indices: Sequence[Any]) -> tuple[int, ...]:
-    """Places of the iterators that are the last index, or a summand of it."""
-    if not indices:
+def _contiguous(block: Any, buffer: Any, indices: Sequence[Any]) -> tuple[int, ...]:
+    """Places of the iterators that are the last index, or a summand of it, but for unit axes behind it."""
+    long = [index for index, extent in zip(indices, buffer.shape, strict=True) if int(extent) > 1]
+    if not long:
         return ()
-    found = summands(indices[-1])
+    found = summands(long[-1])
     return tuple(
         place
         for place, axis in enumerate(block.iter_vars)

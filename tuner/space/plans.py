@@ -28,6 +28,7 @@ _SHALLOW_COPIED = 1024
 #: Vectors of half the width are offered where less than this share of whole ones' lanes would be used: 24 and
 #: 40 columns, 0.75 and 0.83, took 307 and 119 µs padded, 226 and 111 µs with eight lanes (Zen 4).
 _FILLED = 0.95
+_GAIN = 1.1
 #: A last tile of fewer rows pays from this depth on: 1533 µs for 1643 of whole tiles at 512 (Zen 3), level at
 #: 192, and 181 for 159 at 64.
 _DEEP = 256
@@ -102,8 +103,8 @@ def plans(
 def narrow_plans(contraction: Contraction, unit: VectorUnit, half: VectorUnit) -> tuple[Plan, ...]:
     """With vectors of half the width, where whole ones would leave much of the columns' last empty."""
     _, columns, _ = contraction.extents
-    filled = columns / (-(-columns // unit.lanes) * unit.lanes)
-    if filled >= _FILLED or not whole_tiles(contraction, half, count=1):
+    filled, halves = (columns / (-(-columns // each.lanes) * each.lanes) for each in (unit, half))
+    if filled >= _FILLED or halves < _GAIN * filled:
         return ()
     return tuple(plan for plan in plans(contraction, half, n_tiles=1) if plan.scalars is Staging.NONE)
 

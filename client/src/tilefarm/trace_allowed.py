@@ -20,6 +20,7 @@ INSTRUCTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Split": ("flag", "flag"),
     "Fuse": ("flag",),
     "Merge": (),
+    "AddUnitLoop": (),
     "Reorder": (),
     "Bind": ("thread",),
     "Parallel": (),
