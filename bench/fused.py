@@ -11,7 +11,7 @@ from bench.suite import Build
 from bench.unseen import layer_norm
 
 
-def _of(function: Callable[..., Any], *shapes: Sequence[int]) -> Build:
+def of_topi(function: Callable[..., Any], *shapes: Sequence[int]) -> Build:
     """`function` of topi and a placeholder for each shape."""
 
     def build() -> Sequence[Any]:
@@ -41,20 +41,20 @@ def _gates(topi: Any, x: Any, h: Any, w: Any, u: Any) -> Any:
 FUSED: dict[str, Build] = {
     "NORM-500": layer_norm(256, 500),
     "NORM-100": layer_norm(512, 100),
-    "INSTANCE": _of(
+    "INSTANCE": of_topi(
         lambda topi, x, g, b: topi.nn.instance_norm(x, g, b, 1, [2, 3]), (1, 128, 28, 28), (128,), (128,)
     ),
-    "ROW-MAX": _of(lambda topi, x: topi.max(x, axis=1), (1024, 1000)),
-    "GAP-14": _of(lambda topi, x: topi.nn.global_pool(x, "avg", "NCHW"), (8, 512, 14, 14)),
-    "RELU-DENSE": _of(lambda topi, x, w: topi.nn.dense(topi.nn.relu(x), w), (128, 768), (512, 768)),
-    "NORM-DENSE": _of(
+    "ROW-MAX": of_topi(lambda topi, x: topi.max(x, axis=1), (1024, 1000)),
+    "GAP-14": of_topi(lambda topi, x: topi.nn.global_pool(x, "avg", "NCHW"), (8, 512, 14, 14)),
+    "RELU-DENSE": of_topi(lambda topi, x, w: topi.nn.dense(topi.nn.relu(x), w), (128, 768), (512, 768)),
+    "NORM-DENSE": of_topi(
         lambda topi, x, g, b, w: topi.nn.dense(topi.nn.layer_norm(x, g, b, [1]), w),
         *((128, 768), (768,), (768,), (768, 768)),
     ),
-    "ATTENTION": _of(_attention, (12, 128, 64), (12, 128, 64), (12, 64, 128)),
-    "MASKED-SFM": _of(_masked_softmax, (12, 197, 197), (197, 197)),
-    "GATES": _of(_gates, (8, 256), (8, 256), (1024, 256), (1024, 256)),
-    "DEP-DIL": _of(
+    "ATTENTION": of_topi(_attention, (12, 128, 64), (12, 128, 64), (12, 64, 128)),
+    "MASKED-SFM": of_topi(_masked_softmax, (12, 197, 197), (197, 197)),
+    "GATES": of_topi(_gates, (8, 256), (8, 256), (1024, 256), (1024, 256)),
+    "DEP-DIL": of_topi(
         lambda topi, x, w: topi.nn.depthwise_conv2d_nhwc(x, w, 1, 2, 2), (1, 56, 56, 64), (3, 3, 64, 1)
     ),
     "DEP-7-14": depthwise_nchw(384, 14, 14, 7, 1, 3),

@@ -20,6 +20,7 @@ _GROUPS = {
     "layers": LISTS["layers"],
     "sizes": LISTS["sizes"],
     "fused": LISTS["fused"],
+    "parts": LISTS["parts"],
     "all": LISTS["all"],
 }
 _MEANS_TOLD = "How many times as fast `tilefarm` is: the geometric mean over workloads (the least, how many)."

@@ -144,7 +144,7 @@ def _product_turned(torch: Any, a: Any, b: Any) -> list[Call]:
     return [lambda: torch.matmul(a.t(), b)]
 
 
-def _conv2d_nchw_bias_relu(stride: int, padding: int) -> Prepare:
+def _conv2d_nchw_bias_relu(stride: int, padding: int | tuple[int, int]) -> Prepare:
     def prepare(torch: Any, data: Any, weight: Any, bias: Any) -> list[Call]:
         flat = bias.reshape(-1)
 
@@ -165,11 +165,12 @@ def _residual(torch: Any, data: Any, weight: Any, bias: Any, skip: Any) -> list[
     return [partial(call, *(each.contiguous(memory_format=order) for each in tensors)) for order in formats]
 
 
-def _depthwise_nchw(stride: int) -> Prepare:
-    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+def _depthwise_nchw(stride: int, padding: int = 1) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any, bias: Any = None) -> list[Call]:
         convolve, channels = torch.nn.functional.conv2d, data.shape[1]
+        flat = None if bias is None else bias.reshape(-1)
         pairs = _arranged(torch, data, weight)
-        return [partial(convolve, *pair, None, stride, 1, 1, channels) for pair in pairs]
+        return [partial(convolve, *pair, flat, stride, padding, 1, channels) for pair in pairs]
 
     return prepare
 
@@ -278,6 +279,45 @@ def _depthwise_dilated(torch: Any, data: Any, weight: Any) -> list[Call]:
     ]
 
 
+def _shuffled(torch: Any, data: Any) -> list[Call]:
+    return [lambda: torch.channel_shuffle(data, 2)]
+
+
+def _merged(torch: Any, data: Any) -> list[Call]:
+    places = [(row, column) for column in (0, 1) for row in (0, 1)]
+    return [lambda: torch.cat([data[:, row::2, column::2] for row, column in places], -1)]
+
+
+def _turned(torch: Any, data: Any) -> list[Call]:
+    return [lambda: torch.t(data).contiguous()]
+
+
+def _mean(torch: Any, data: Any) -> list[Call]:
+    return [lambda: torch.mean(data)]
+
+
+def _depthwise_3d(torch: Any, data: Any, weight: Any) -> list[Call]:
+    return [lambda: torch.nn.functional.conv3d(data, weight, None, 1, 1, 1, data.shape[1])]
+
+
+def _conv2d_transposed_nchw(stride: int, padding: int, more: int) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        convolve = torch.nn.functional.conv_transpose2d
+        return [
+            partial(convolve, *pair, None, stride, padding, more) for pair in _arranged(torch, data, weight)
+        ]
+
+    return prepare
+
+
+def _variances(torch: Any, data: Any) -> list[Call]:
+    return [lambda: torch.var(data, (0, 2, 3), correction=0)]
+
+
+def _row_argmax(torch: Any, data: Any) -> list[Call]:
+    return [lambda: torch.argmax(data, 1)]
+
+
 #: By the names of bench.workloads. A capsule convolution has no function of its own.
 FUNCTIONS: dict[str, Prepare] = {
     "GMM-512": _product,
@@ -381,7 +421,21 @@ FUNCTIONS: dict[str, Prepare] = {
     "MASKED-SFM": _masked_softmax,
     "GATES": _gates,
     "DEP-DIL": _depthwise_dilated,
-    "DEP-7-14": _depthwise_nchw(3),
+    "DEP-7-14": _depthwise_nchw(1, 3),
+    "CNX-DW": _depthwise_nchw(1, 3),
+    "MB-DW-S2": _depthwise_nchw(2, 2),
+    "SHUFFLE": _shuffled,
+    "MERGE": _merged,
+    "TURN": _turned,
+    "LOSS": _mean,
+    "MATVEC": _dense,
+    "DW-75-S2": _depthwise_nchw(2),
+    "DW-3D": _depthwise_3d,
+    "INC-1x7": _conv2d_nchw_bias_relu(1, (0, 3)),
+    "SKIP": _conv2d_nchw_bias_relu(1, 1),
+    "UP-CONV": _conv2d_transposed_nchw(2, 1, 1),
+    "BN-STAT": _variances,
+    "ARG-MAX": _row_argmax,
 }
 
 

@@ -7,6 +7,7 @@ from bench import suite
 from bench.fresh import FRESH
 from bench.fused import FUSED
 from bench.layers import LAYERS
+from bench.parts import PARTS
 from bench.sizes import SIZES
 from bench.suite import DEVELOPMENT, EXTENSION, Workload
 from bench.unseen import UNSEEN
@@ -19,7 +20,8 @@ LISTS: Final[Mapping[str, tuple[str, ...]]] = {
     "layers": tuple(LAYERS),
     "sizes": tuple(SIZES),
     "fused": tuple(FUSED),
-    "all": (*DEVELOPMENT, *EXTENSION, *UNSEEN, *FRESH, *LAYERS, *SIZES, *FUSED),
+    "parts": tuple(PARTS),
+    "all": (*DEVELOPMENT, *EXTENSION, *UNSEEN, *FRESH, *LAYERS, *SIZES, *FUSED, *PARTS),
 }
 
 
@@ -30,5 +32,5 @@ def asked(names: str) -> tuple[str, ...]:
 
 def workload(name: str) -> Workload:
     """Loads TVM. Raises KeyError for a name that is in no list."""
-    builds = UNSEEN | FRESH | LAYERS | SIZES | FUSED
+    builds = UNSEEN | FRESH | LAYERS | SIZES | FUSED | PARTS
     return suite.built(name, builds[name]) if name in builds else suite.workload(name)

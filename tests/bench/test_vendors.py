@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bench import vendors, workloads
+from bench.parts import PARTS
 from bench.vendor_numpy import PRODUCTS
 from bench.vendor_torch import FUNCTIONS, prepared
 from tuner.module import load_module
@@ -24,7 +25,9 @@ def inputs_and_output(name):
     mod = load_module(module_of(name))
     generator = np.random.default_rng(0)
     arrays = [
-        generator.random([int(extent) for extent in parameter.ty.shape], dtype="float32")
+        generator.random([int(extent) for extent in parameter.ty.shape], "float32").astype(
+            str(parameter.ty.dtype)
+        )
         for parameter in mod["main"].params
     ]
     tensors = [tvm.runtime.tensor(array) for array in arrays]
@@ -44,7 +47,8 @@ def test_numpy_computes_what_the_module_computes(name):
     [
         *("C1D", "CBR", "DEP", "TBG", "NCHW-stem", "C3D", "NORM", "T2D", "T2D-NCHW", "T2D-odd"),
         *("GMM-TN", "NCHW-S2", "RESIDUAL", "DEP-S2", "DEP-NCHW", "POOL", "GAP"),
-        *("INSTANCE", "NORM-DENSE", "ATTENTION", "MASKED-SFM", "GATES", "DEP-DIL"),
+        *("INSTANCE", "NORM-DENSE", "ATTENTION", "MASKED-SFM", "GATES", "DEP-DIL", "DEP-7-14"),
+        *PARTS,
     ],
 )
 def test_pytorch_computes_what_the_module_computes(name):

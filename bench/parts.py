@@ -1,0 +1,68 @@
+"""Parts of models as PyTorch's exporter and Relax leave them: channels first, layouts, statistics. float32.
+
+The first seven served to write rules (docs/benchmarks.md, "What models hold"), the others did not.
+"""
+
+import math
+from typing import Any
+
+from bench.fresh import depthwise_nchw
+from bench.fused import of_topi
+from bench.suite import Build
+
+
+def _shuffled(topi: Any, x: Any) -> Any:
+    """Channels of two groups, mixed."""
+    apart = topi.transpose(topi.reshape(x, (1, 2, 58, 28, 28)), (0, 2, 1, 3, 4))
+    return topi.reshape(apart, (1, 116, 28, 28))
+
+
+def _merged(topi: Any, x: Any) -> Any:
+    """Each two by two pixels become one of four times the channels."""
+    places = [(row, column) for column in (0, 1) for row in (0, 1)]
+    quarters = [topi.strided_slice(x, (0, *place, 0), (1, 56, 56, 96), (1, 2, 2, 1)) for place in places]
+    return topi.concatenate(quarters, axis=3)
+
+
+def _convolved(topi: Any, x: Any, w: Any, bias: Any, *, padding: int | tuple[int, int]) -> Any:
+    return topi.nn.relu(topi.add(topi.nn.conv2d_nchw(x, w, 1, padding, 1), bias))
+
+
+def _variances(topi: Any, x: Any) -> Any:
+    """Of each channel."""
+    count = float(math.prod(int(x.shape[axis]) for axis in (0, 2, 3)))
+    means = topi.divide(topi.sum(x, (0, 2, 3), keepdims=True), count)
+    apart = topi.subtract(x, means)
+    return topi.divide(topi.sum(topi.multiply(apart, apart), (0, 2, 3)), count)
+
+
+PARTS: dict[str, Build] = {
+    "CNX-DW": of_topi(
+        lambda topi, x, w, b: topi.add(topi.nn.depthwise_conv2d_nchw(x, w, 1, 3, 1), b),
+        *((1, 96, 28, 28), (96, 1, 7, 7), (1, 96, 1, 1)),
+    ),
+    "MB-DW-S2": depthwise_nchw(120, 56, 56, 5, 2, 2),
+    "SHUFFLE": of_topi(_shuffled, (1, 116, 28, 28)),
+    "MERGE": of_topi(_merged, (1, 56, 56, 96)),
+    "TURN": of_topi(lambda topi, x: topi.transpose(x), (1024, 128)),
+    "LOSS": of_topi(lambda topi, x: topi.divide(topi.sum(x), float(256 * 1000)), (256, 1000)),
+    "MATVEC": of_topi(lambda topi, x, w, b: topi.add(topi.nn.dense(x, w), b), (256, 512), (1, 512), (1,)),
+    "DW-75-S2": depthwise_nchw(64, 75, 75, 3, 2, 1),
+    "DW-3D": of_topi(
+        lambda topi, x, w: topi.nn.conv3d_ncdhw(x, w, 1, 1, 1, 32), (1, 32, 8, 28, 28), (32, 1, 3, 3, 3)
+    ),
+    "INC-1x7": of_topi(
+        lambda topi, *arrays: _convolved(topi, *arrays, padding=(0, 3)),
+        *((1, 128, 17, 17), (128, 128, 1, 7), (1, 128, 1, 1)),
+    ),
+    "SKIP": of_topi(
+        lambda topi, *arrays: _convolved(topi, *arrays, padding=1),
+        *((1, 128, 32, 32), (64, 128, 3, 3), (1, 64, 1, 1)),
+    ),
+    "UP-CONV": of_topi(
+        lambda topi, x, w: topi.nn.conv2d_transpose_nchw(x, w, (2, 2), (1, 1), "float32", (1, 1)),
+        *((1, 64, 28, 28), (64, 64, 3, 3)),
+    ),
+    "BN-STAT": of_topi(_variances, (8, 64, 28, 28)),
+    "ARG-MAX": of_topi(lambda topi, x: topi.argmax(x, axis=1), (64, 30522)),
+}
