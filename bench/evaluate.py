@@ -279,7 +279,9 @@ def _inputs(function: Any) -> list[Any]:
     """Uniform in [0, 1) for every parameter, outputs too: a kernel must overwrite them."""
     generator = np.random.default_rng(0)
     return [
-        generator.random(tuple(int(extent) for extent in parameter.ty.shape), dtype="float32")
+        generator.random(tuple(int(extent) for extent in parameter.ty.shape), dtype="float32").astype(
+            str(parameter.ty.dtype)
+        )
         for parameter in function.params
     ]
 
