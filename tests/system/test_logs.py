@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tests.system.modules import body
 from tests.system.service import run_service
 
 
@@ -18,6 +19,8 @@ def test_every_line_of_a_service_is_json(tmp_path: Path) -> None:
             connection.sendall(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
             assert b"400" in connection.recv(1000)
         assert httpx.get(f"{service.url}/healthz").status_code == 200
+        # Celery speaks when it is told to end; the worker has to be in its hands by then.
+        service.wait_job(service.submit(body("mm_relu", max_trials=1))["id"])
     events: dict[str, set[str]] = {}
     for name in ("up", "api", "tuner", "worker"):
         text = (tmp_path / "data" / "logs" / f"{name}.log").read_text()
