@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.tuner.contractions import AVX2, assert_same_numbers, computed, matmul, tvm
 from tuner.space.injective import Line, Squares, injectives_of
 from tuner.space.injective_rule import one_by_one
+from tuner.space.unrolled import Unrolled
 from tuner.target import make_target
 
 CORES = 2
@@ -84,6 +85,37 @@ def test_an_axis_that_is_not_understood_hides_no_other():
     assert ways(looked_up)[0].first == 1
 
 
+def resized(channels, size, method="linear", mode="half_pixel"):
+    def function(topi, x):
+        return topi.image.resize2d(x, (0.0,) * 4, (2 * size, 2 * size), "NCHW", method, mode)
+
+    return computed(function, (1, channels, size, size))
+
+
+def written_out(mod):
+    return [way for way in ways(mod) if isinstance(way, Unrolled)]
+
+
+def test_a_line_whose_places_are_computed_is_written_out_for_two_channels_at_a_time():
+    assert written_out(resized(64, 16)) == [Unrolled(beside=1, together=2, n_outer=2)]
+    # Three channels are too few for the cores: they share the lines as well.
+    assert written_out(resized(3, 16)) == [Unrolled(beside=1, together=3, n_outer=3)]
+    # One channel has no other line but its own next one.
+    assert written_out(resized(1, 32)) == [Unrolled(beside=2, together=2, n_outer=3)]
+
+
+def test_what_would_be_much_code_or_is_looked_up_is_no_line_to_write_out():
+    assert not written_out(resized(64, 256))
+    assert not written_out(resized(64, 64, method="cubic"))
+    assert not written_out(batch_norm(64, 28))
+    assert not written_out(
+        computed(
+            lambda topi, x: topi.take(x, topi.cast(topi.arange(0, 96, 1, "int32"), "int32"), axis=2),
+            (64, 56, 96),
+        )
+    )
+
+
 def test_operands_whose_neighbours_lie_apart_are_transposed_in_squares():
     found = ways(transpose((1, 56, 56, 64), (0, 3, 1, 2)))
     squares = [way for way in found if isinstance(way, Squares)]
@@ -151,6 +183,15 @@ def test_layouts_give_the_numbers_of_the_untuned_program(llvm, data):
         lambda topi, x: topi.nn.depth_to_space(x, 2, "NCHW"),
         lambda topi, x: topi.image.resize2d(
             x, (0.0,) * 4, (34, 60), "NCHW", "nearest_neighbor", "asymmetric", "round"
+        ),
+        lambda topi, x: topi.image.resize2d(
+            x, (0.0,) * 4, (34, 60), "NCHW", "linear", "half_pixel"
+        ),
+        lambda topi, x: topi.image.resize2d(
+            x, (0.0,) * 4, (17, 31), "NCHW", "cubic", "align_corners"
+        ),
+        lambda topi, x: topi.image.resize2d(
+            x, (0.0,) * 4, (48, 30), "NHWC", "linear", "half_pixel"
         ),
         lambda topi, x: topi.tanh(topi.transpose(x, (3, 2, 1, 0))),
     ],

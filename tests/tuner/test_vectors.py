@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.tuner.contractions import AVX2, AVX512, matmul, tvm
+from tests.tuner.contractions import AVX2, AVX512, matmul, te, tvm
+from tuner.module import canonical_module
 from tuner.space.contraction import Contraction
 from tuner.space.plans import Staging, narrow_plans, plans
 from tuner.space.vectors import (
@@ -78,6 +79,25 @@ def test_columns_that_fill_no_whole_vectors_are_offered_half_ones():
     assert {plan.tile.columns for plan in narrow_plans(few_columns(7), AVX512, half)} == {8}
     assert narrow_plans(few_columns(1000), AVX512, half) == ()
     assert narrow_plans(few_columns(10), AVX512, half) == ()
+
+
+def test_no_vector_goes_across_the_end_of_a_line():
+    """Four capsules of eight columns: whole vectors are for a copy, halves lie ready."""
+    capsules = Contraction.of(block_of(capsule_product(capsules=4, columns=8)))
+    assert (capsules.extents[1], capsules.run) == (32, 8)
+    assert not any(plan.vectors is Staging.NONE for plan in plans(capsules, AVX512))
+    half = VectorUnit(lanes=8, registers=32)
+    assert {plan.vectors for plan in narrow_plans(capsules, AVX512, half)} == {Staging.NONE}
+    wide = Contraction.of(block_of(capsule_product(capsules=4, columns=32)))
+    assert any(plan.vectors is Staging.NONE for plan in plans(wide, AVX512))
+    assert narrow_plans(wide, AVX512, half) == ()
+
+
+def capsule_product(*, capsules, columns):
+    a, b = te.placeholder((64, 96), name="A"), te.placeholder((capsules, 96, columns), name="B")
+    k = te.reduce_axis((0, 96), name="k")
+    c = te.compute((64, capsules, columns), lambda i, j, o: te.sum(a[i, k] * b[j, k, o], axis=k), name="C")
+    return canonical_module(te.create_prim_func([a, b, c]))
 
 
 def few_columns(count):

@@ -70,6 +70,13 @@ class Contraction:
         return _product(self.rows), _product(self.columns), _product(self.depth)
 
     @property
+    def run(self) -> int:
+        """Columns that lie side by side, in their operand and in the output, before another axis goes on."""
+        if self.columns_in_line:
+            return _product(self.columns)
+        return next((axis.extent for axis in reversed(self.columns) if axis.extent > 1), 1)
+
+    @property
     def n_axes(self) -> int:
         return len(self.batch) + len(self.rows) + len(self.columns) + len(self.depth)
 

@@ -17,6 +17,7 @@ from tuner.space.contraction import loads_of
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, sampled
 from tuner.space.strides import steps_of
+from tuner.space.unrolled import Unrolled, unrolled_of, write_unrolled
 from tuner.space.vectors import VectorUnit, largest_divisor
 
 #: Fewer elements than others pay for all cores where each calls a function.
@@ -93,7 +94,9 @@ def stands_alone(schedule: Any, block: Any) -> bool:
     return spatial and len(schedule.get_loops(block)) == len(node.iter_vars)
 
 
-def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) -> tuple[Line | Squares, ...]:
+def injectives_of(
+    schedule: Any, block: Any, unit: VectorUnit, *, cores: int
+) -> tuple[Line | Squares | Unrolled, ...]:
     """The ways to write a block that stands alone, the most hopeful first."""
     node = schedule.get(block)
     groups = _groups(node)
@@ -103,14 +106,18 @@ def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) ->
     squares = tuple(_squares(groups, element_bytes(node.body.buffer), unit, is_parallel=is_parallel))
     lanes = 1 if calls or squares else unit.lanes
     n_parts = n_parts_of(node)
-    return (*squares, *_lines(groups, lanes, enough=_ENOUGH * cores * is_parallel, n_parts=n_parts))
+    enough = _ENOUGH * cores * is_parallel
+    lines = _lines(groups, lanes, enough=enough, n_parts=n_parts)
+    return (*unrolled_of(node, enough=enough), *squares, *lines)
 
 
-def write_injective(schedule: Any, block: Any, way: Line | Squares) -> None:
+def write_injective(schedule: Any, block: Any, way: Line | Squares | Unrolled) -> None:
     """Raises what TVM raises where it cannot."""
     loops = list(schedule.get_loops(block))
     if isinstance(way, Line):
         outer, is_parallel = _write_line(schedule, loops, way), True
+    elif isinstance(way, Unrolled):
+        outer, is_parallel = write_unrolled(schedule, loops, way), True
     else:
         outer, is_parallel = _write_squares(schedule, loops, way), way.is_parallel
     if outer and is_parallel:
