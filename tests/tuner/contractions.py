@@ -41,6 +41,14 @@ def matmul(rows, columns, depth, *, transposed=False, epilogue=False):
     return canonical_module(te.create_prim_func([a, b, bias, d]))
 
 
+def capsule_product(*, capsules, columns):
+    """Columns of two axes: only those of one capsule lie side by side."""
+    a, b = te.placeholder((64, 96), name="A"), te.placeholder((capsules, 96, columns), name="B")
+    k = te.reduce_axis((0, 96), name="k")
+    c = te.compute((64, capsules, columns), lambda i, j, o: te.sum(a[i, k] * b[j, k, o], axis=k), name="C")
+    return canonical_module(te.create_prim_func([a, b, c]))
+
+
 def convolution(
     size, channels, filters, *, stride, padding, dilation, groups, nchw=False, kernel=3, relu=False
 ):

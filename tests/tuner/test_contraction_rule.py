@@ -20,6 +20,7 @@ from tests.tuner.contractions import (
     AVX2,
     AVX512,
     assert_same_numbers,
+    capsule_product,
     convolution,
     inputs,
     matmul,
@@ -307,8 +308,26 @@ def test_what_follows_a_tile_takes_no_more_than_the_tile(llvm, nchw, groups, fil
     assert_same_numbers(mod, llvm, seed=filters, at_most=3)
 
 
-@pytest.mark.parametrize(("filters", "offered"), [(32, False), (64, True)])
-def test_groups_that_fill_less_than_half_a_vector_are_left_to_stock(filters, offered):
+@pytest.mark.parametrize(
+    ("mod", "lanes"),
+    [
+        (matmul(24, 6, 40, epilogue=True), 6),
+        (matmul(30, 28, 16), 7),
+        (capsule_product(capsules=4, columns=6), 6),
+        (convolution(13, 3, 10, stride=1, padding=1, dilation=1, groups=1, nchw=True, relu=True), 7),
+        (convolution(13, 4, 12, stride=1, padding=2, dilation=2, groups=1, nchw=True), 7),
+        (convolution(9, 16, 24, stride=1, padding=1, dilation=1, groups=4), 6),
+    ],
+)
+def test_vectors_of_any_length_give_the_numbers_of_the_untuned_program(llvm, mod, lanes):
+    """Columns are read where they lie, in vectors that are no power of two."""
+    found = [schedule for schedule in spaces(mod, llvm) if f"T.vectorized({lanes})" in schedule.mod.script()]
+    assert found
+    assert_same_numbers(mod, llvm, seed=lanes, found=found, at_most=len(found))
+
+
+@pytest.mark.parametrize(("filters", "offered"), [(32, False), (48, True), (64, True)])
+def test_groups_that_fill_little_of_a_vector_are_left_to_stock(filters, offered):
     shape = {"stride": 1, "padding": 1, "dilation": 1, "groups": 8}
     avx512 = {"kind": "llvm", "mcpu": "znver4", "num-cores": 1}
     assert bool(spaces(convolution(14, 64, filters, **shape), avx512)) is offered

@@ -99,9 +99,9 @@ def written_out(mod):
 def test_a_line_whose_places_are_computed_is_written_out_for_two_channels_at_a_time():
     assert written_out(resized(64, 16)) == [Unrolled(beside=1, together=2, n_outer=2)]
     # Three channels are too few for the cores: they share the lines as well.
-    assert written_out(resized(3, 16)) == [Unrolled(beside=1, together=3, n_outer=3)]
+    assert written_out(resized(3, 64)) == [Unrolled(beside=1, together=3, n_outer=3)]
     # One channel has no other line but its own next one.
-    assert written_out(resized(1, 32)) == [Unrolled(beside=2, together=2, n_outer=3)]
+    assert written_out(resized(1, 128)) == [Unrolled(beside=2, together=2, n_outer=3)]
 
 
 def test_what_would_be_much_code_or_is_looked_up_is_no_line_to_write_out():

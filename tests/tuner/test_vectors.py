@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.tuner.contractions import AVX2, AVX512, matmul, te, tvm
-from tuner.module import canonical_module
+from tests.tuner.contractions import AVX2, AVX512, capsule_product, matmul, tvm
 from tuner.space.contraction import Contraction
-from tuner.space.plans import Staging, narrow_plans, plans
+from tuner.space.plans import Staging, narrow_plans, plans, ready_plans
 from tuner.space.vectors import (
     RegisterTile,
     Results,
@@ -14,6 +13,7 @@ from tuner.space.vectors import (
     fitting_unit,
     half_unit,
     hope,
+    ready_unit,
     register_tiles,
     vector_unit,
 )
@@ -86,18 +86,25 @@ def test_no_vector_goes_across_the_end_of_a_line():
     capsules = Contraction.of(block_of(capsule_product(capsules=4, columns=8)))
     assert (capsules.extents[1], capsules.run) == (32, 8)
     assert not any(plan.vectors is Staging.NONE for plan in plans(capsules, AVX512))
-    half = VectorUnit(lanes=8, registers=32)
-    assert {plan.vectors for plan in narrow_plans(capsules, AVX512, half)} == {Staging.NONE}
+    ready = ready_unit(AVX512, capsules.run)
+    assert ready.lanes == 8
+    assert {plan.vectors for plan in ready_plans(capsules, ready)} == {Staging.NONE}
     wide = Contraction.of(block_of(capsule_product(capsules=4, columns=32)))
     assert any(plan.vectors is Staging.NONE for plan in plans(wide, AVX512))
-    assert narrow_plans(wide, AVX512, half) == ()
+    assert ready_unit(AVX512, wide.run) is None
 
 
-def capsule_product(*, capsules, columns):
-    a, b = te.placeholder((64, 96), name="A"), te.placeholder((capsules, 96, columns), name="B")
-    k = te.reduce_axis((0, 96), name="k")
-    c = te.compute((64, capsules, columns), lambda i, j, o: te.sum(a[i, k] * b[j, k, o], axis=k), name="C")
-    return canonical_module(te.create_prim_func([a, b, c]))
+@pytest.mark.parametrize(
+    ("fmas_per_cycle", "run", "lanes"),
+    [
+        (2, 11, 11), (2, 3, 3), (2, 28, 14), (2, 30, 15), (2, 40, None), (1, 40, 8), (1, 7, 7), (1, 20, None),
+        (2, 16, None), (2, 17, None), (2, 1000, None), (1, 1000, 8), (2, 1, None),
+    ],
+)  # fmt: skip
+def test_vectors_that_lie_ready_are_any_divisor_that_leaves_few_lanes_empty(fmas_per_cycle, run, lanes):
+    unit = VectorUnit(lanes=16, registers=32, fmas_per_cycle=fmas_per_cycle)
+    ready = ready_unit(unit, run)
+    assert (ready and ready.lanes) == lanes
 
 
 def few_columns(count):

@@ -102,18 +102,20 @@ def plans(
 
 
 def narrow_plans(contraction: Contraction, unit: VectorUnit, half: VectorUnit) -> tuple[Plan, ...]:
-    """With vectors of half the width, where whole ones would leave much of the columns' last empty.
+    """With vectors of half the width, where whole ones would leave much of the columns' last empty."""
+    if not _is_fuller(contraction.extents[1], unit, half):
+        return ()
+    return tuple(plan for plan in plans(contraction, half, n_tiles=1) if plan.scalars is Staging.NONE)
 
-    Columns of several short axes fill whole vectors in a copy alone: 1152 x 4 x 8 took 33 µs of a copy's whole
-    vectors, 26 of halves that lie ready (Zen 4).
+
+def ready_plans(contraction: Contraction, ready: VectorUnit, *, is_padded: bool = False) -> tuple[Plan, ...]:
+    """Columns are read where they lie, in vectors that lines of them are made up of.
+
+    In a copy alone short axes of columns fill whole vectors: 1152 x 4 x 8 took 33 µs so, as eights that lie
+    ready 23; groups of twelve channels (28 x 28, 96 to 192) padded 150, as twelves 113 (Zen 4).
     """
-    if _is_fuller(contraction.extents[1], unit, half):
-        found = plans(contraction, half, n_tiles=1)
-    elif _is_fuller(contraction.run, unit, half):
-        found = tuple(plan for plan in plans(contraction, half) if plan.vectors is Staging.NONE)
-    else:
-        found = ()
-    return tuple(plan for plan in found if plan.scalars is Staging.NONE)
+    found = plans(contraction, ready, is_padded=is_padded)
+    return tuple(plan for plan in found if plan.vectors is Staging.NONE)
 
 
 def _is_fuller(columns: int, unit: VectorUnit, half: VectorUnit) -> bool:

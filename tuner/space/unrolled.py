@@ -75,6 +75,4 @@ def _looks_up(index: Any) -> bool:
 
 
 def _lies_evenly(node: Any, place: int) -> bool:
-    return all(
-        steps_of(node, load.source, load.indices)[place] is not None for load in loads_of(node.body)
-    )
+    return all(steps_of(node, load.source, load.indices)[place] is not None for load in loads_of(node.body))

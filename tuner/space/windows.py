@@ -19,7 +19,7 @@ from tuner.addresses import UnknownError, element_bytes
 from tuner.space.choices import choosing_places
 from tuner.space.contraction import loads_of, places_in
 from tuner.space.strides import strides_of
-from tuner.space.vectors import FMAS_PER_CYCLE, VectorUnit, largest_divisor
+from tuner.space.vectors import VectorUnit, largest_divisor, speed_of, widened
 
 _SPATIAL, _REDUCTION = 0, 2
 #: Taps of a window that are unrolled; larger ones are reductions like others.
@@ -121,12 +121,12 @@ def _sizes(line: _Line, unit: VectorUnit) -> tuple[Window, ...]:
     found: list[tuple[int, int, tuple[int, ...]]] = []
     even = math.gcd(line.extent, unit.lanes)
     most = min(line.extent, _MAX_VECTORS * unit.lanes)
-    speeds = {n: _speed(n, unit) for n in range(_MIN_LANES, most + 1) if line.extent % n == 0}
+    speeds = {n: speed_of(n, unit) for n in range(_MIN_LANES, most + 1) if line.extent % n == 0}
     best = max(speeds.values(), default=0.0)
-    if 2 * _speed(even, unit) >= best and even in speeds:
+    if 2 * speed_of(even, unit) >= best and even in speeds:
         sizes = dict.fromkeys(largest_divisor(line.lines, at_most=size) for size in _TILES)
         found += [(neighbours, even, ()) for neighbours in sizes]
-    if best >= max(_MIN_SPEED, _GAIN * _speed(even, unit)):
+    if best >= max(_MIN_SPEED, _GAIN * speed_of(even, unit)):
         wide = max(lanes for lanes in speeds if speeds[lanes] == best)
         narrow = max((n for n in speeds if n <= unit.lanes), key=lambda n: (speeds[n], n), default=wide)
         rolled = line.apart if line.n_taps > _UNROLLED_TAPS else ()
@@ -151,19 +151,8 @@ def _neighbours(lines: int, lanes: int, unit: VectorUnit) -> int:
     return lines if found == 1 and lines <= 2 * fitting else found  # a few that are spilled cost less
 
 
-def _speed(lanes: int, unit: VectorUnit) -> float:
-    """The part of a step that computes something, of one that fills what an instruction starts in a cycle."""
-    least = unit.fmas_per_cycle / FMAS_PER_CYCLE  # halves are as fast where wholes take two steps
-    return lanes / (unit.lanes * max(least, _widened(lanes) / unit.lanes))
-
-
 def _registers(lanes: int, unit: VectorUnit) -> int:
-    return max(1, _widened(lanes) // unit.lanes)
-
-
-def _widened(lanes: int) -> int:
-    """LLVM widens a vector to a power of two."""
-    return 1 << (lanes - 1).bit_length()
+    return max(1, widened(lanes) // unit.lanes)
 
 
 def _pads_lines(node: Any) -> bool:
