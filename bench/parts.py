@@ -1,14 +1,16 @@
 """Parts of models as PyTorch's exporter and Relax leave them: channels first, layouts, statistics. float32.
 
-The first seven served to write rules (docs/benchmarks.md, "What models hold"), the others did not.
+The first seven served to write rules (docs/benchmarks.md, "What models hold"), and so did the last six
+("Vectors of any length, and lines that are written out"); those in between did not.
 """
 
 import math
 from typing import Any
 
-from bench.fresh import depthwise_nchw
+from bench.fresh import conv2d_nchw, depthwise_nchw
 from bench.fused import of_topi
 from bench.suite import Build
+from bench.unseen import of_tests
 
 
 def _shuffled(topi: Any, x: Any) -> Any:
@@ -65,4 +67,20 @@ PARTS: dict[str, Build] = {
     ),
     "BN-STAT": of_topi(_variances, (8, 64, 28, 28)),
     "ARG-MAX": of_topi(lambda topi, x: topi.argmax(x, axis=1), (64, 30522)),
+    "UP-NEAR": of_topi(
+        lambda topi, x: topi.image.resize2d(
+            x, (0.0,) * 4, (32, 32), "NCHW", "nearest_neighbor", "asymmetric", "floor"
+        ),
+        (1, 128, 16, 16),
+    ),
+    "UP-BIL": of_topi(
+        lambda topi, x: topi.image.resize2d(x, (0.0,) * 4, (64, 64), "NCHW", "linear", "half_pixel"),
+        (1, 64, 32, 32),
+    ),
+    "NCHW-14": of_topi(
+        lambda topi, x, w: topi.nn.conv2d_nchw(x, w, 1, 1, 1), (8, 64, 14, 14), (64, 64, 3, 3)
+    ),
+    "HEAD-3": conv2d_nchw(64, 48, 48, 3, 3, 1, 1),
+    "GRP-12": of_tests("conv2d_nhwc", 1, 28, 28, 96, 192, 3, 1, 1, 1, 16),
+    "CAP-8": of_tests("conv2d_capsule_nhwijc", 1, 7, 7, 32, 8, 3, 2, 1, 4),
 }

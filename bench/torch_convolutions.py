@@ -35,6 +35,14 @@ def conv2d_bn_relu(stride: int, padding: int) -> Prepare:
     return prepare
 
 
+def conv2d_nchw(stride: int, padding: int) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        convolve = torch.nn.functional.conv2d
+        return [partial(convolve, *pair, None, stride, padding) for pair in arranged(torch, data, weight)]
+
+    return prepare
+
+
 def conv2d_nchw_relu(stride: int, padding: int) -> Prepare:
     def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
         def call(image: Any, filters: Any) -> Any:
@@ -66,12 +74,12 @@ def conv2d_transposed_nchw_relu(stride: int, padding: int) -> Prepare:
     return prepare
 
 
-def conv3d(padding: int) -> Prepare:
+def conv3d(padding: int, stride: int = 1) -> Prepare:
     def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
         formats = (torch.contiguous_format, torch.channels_last_3d)
         image, filters = data.permute(0, 4, 1, 2, 3), weight.permute(4, 3, 0, 1, 2)
         pairs = [[each.contiguous(memory_format=order) for each in (image, filters)] for order in formats]
-        return [partial(torch.nn.functional.conv3d, *pair, None, 1, padding) for pair in pairs]
+        return [partial(torch.nn.functional.conv3d, *pair, None, stride, padding) for pair in pairs]
 
     return prepare
 

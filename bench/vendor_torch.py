@@ -15,6 +15,7 @@ from bench.torch_convolutions import (
     conv1d_ncw_relu,
     conv2d_blocked,
     conv2d_bn_relu,
+    conv2d_nchw,
     conv2d_nchw_bias_relu,
     conv2d_nchw_relu,
     conv2d_nhwc,
@@ -33,6 +34,10 @@ from bench.vendor_timing import Array, Call, answer
 
 def _dense(torch: Any, data: Any, weight: Any, bias: Any) -> list[Call]:
     return [lambda: torch.nn.functional.linear(data, weight, bias)]
+
+
+def _dense_relu(torch: Any, data: Any, weight: Any, bias: Any) -> list[Call]:
+    return [lambda: torch.nn.functional.linear(data, weight, bias).relu_()]
 
 
 def _dense_gelu(torch: Any, data: Any, weight: Any, bias: Any) -> list[Call]:
@@ -68,16 +73,26 @@ def _product_turned(torch: Any, a: Any, b: Any) -> list[Call]:
     return [lambda: torch.matmul(a.t(), b)]
 
 
-def _max_pool(torch: Any, data: Any) -> list[Call]:
+def _max_pool(torch: Any, data: Any, *, stride: int = 2) -> list[Call]:
     pool = torch.nn.functional.max_pool2d
+    return [partial(pool, image, 3, stride, 1) for image in _formats(torch, data)]
+
+
+def _mean_pool(torch: Any, data: Any) -> list[Call]:
+    """Padding counts as zeros."""
+    pool, image = torch.nn.functional.avg_pool2d, data.permute(0, 3, 1, 2)
+    return [partial(pool, each, 3, 1, 1) for each in _formats(torch, image)]
+
+
+def _formats(torch: Any, image: Any) -> list[Any]:
+    """Channels first, and last."""
     formats = (torch.contiguous_format, torch.channels_last)
-    return [partial(pool, data.contiguous(memory_format=order), 3, 2, 1) for order in formats]
+    return [image.contiguous(memory_format=order) for order in formats]
 
 
 def _global_mean(torch: Any, data: Any) -> list[Call]:
     image, pool = data.permute(0, 3, 1, 2), torch.nn.functional.adaptive_avg_pool2d
-    formats = (torch.contiguous_format, torch.channels_last)
-    return [partial(pool, image.contiguous(memory_format=order), 1) for order in formats]
+    return [partial(pool, each, 1) for each in _formats(torch, image)]
 
 
 def _masked_scores(torch: Any, a: Any, b: Any, mask: Any) -> list[Call]:
@@ -175,6 +190,14 @@ def _variances(torch: Any, data: Any) -> list[Call]:
 
 def _row_argmax(torch: Any, data: Any) -> list[Call]:
     return [lambda: torch.argmax(data, 1)]
+
+
+def _larger(mode: str) -> Prepare:
+    def prepare(torch: Any, data: Any) -> list[Call]:
+        resize = torch.nn.functional.interpolate
+        return [partial(resize, each, scale_factor=2, mode=mode) for each in _formats(torch, data)]
+
+    return prepare
 
 
 #: By the names of bench.workloads. A capsule convolution has no function of its own.
@@ -295,6 +318,25 @@ FUNCTIONS: dict[str, Prepare] = {
     "UP-CONV": conv2d_transposed_nchw(2, 1, 1),
     "BN-STAT": _variances,
     "ARG-MAX": _row_argmax,
+    "UP-NEAR": _larger("nearest"),
+    "UP-BIL": _larger("bilinear"),
+    "NCHW-14": conv2d_nchw(1, 1),
+    "HEAD-3": conv2d_nchw_bias_relu(1, 1),
+    "GRP-12": conv2d_nhwc(1, 1, 1, 16),
+    "R-NHWC": conv2d_nhwc(2, 1),
+    "R-NHWC-5x5": conv2d_nhwc(1, 2),
+    "R-NCHW": conv2d_nchw_bias_relu(1, 1),
+    "R-DEP": depthwise(1, 2),
+    "R-DEP-NCHW": depthwise_nchw(2),
+    "R-GMM": _product,
+    "R-DENSE": _dense_relu,
+    "R-SCORES": _scores,
+    "R-T2D": conv2d_transposed(2, 0),
+    "R-C1D": conv1d(1, 4),
+    "R-SFM": _softmax,
+    "R-C3D": conv3d(1, 2),
+    "R-MAX": partial(_max_pool, stride=1),
+    "R-AVG": _mean_pool,
 }
 
 

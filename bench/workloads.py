@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bench import suite
+from bench.drawn import DRAWN
 from bench.fresh import FRESH
 from bench.fused import FUSED
 from bench.layers import LAYERS
@@ -21,7 +22,8 @@ LISTS: Final[Mapping[str, tuple[str, ...]]] = {
     "sizes": tuple(SIZES),
     "fused": tuple(FUSED),
     "parts": tuple(PARTS),
-    "all": (*DEVELOPMENT, *EXTENSION, *UNSEEN, *FRESH, *LAYERS, *SIZES, *FUSED, *PARTS),
+    "drawn": tuple(DRAWN),
+    "all": (*DEVELOPMENT, *EXTENSION, *UNSEEN, *FRESH, *LAYERS, *SIZES, *FUSED, *PARTS, *DRAWN),
 }
 
 
@@ -32,5 +34,5 @@ def asked(names: str) -> tuple[str, ...]:
 
 def workload(name: str) -> Workload:
     """Loads TVM. Raises KeyError for a name that is in no list."""
-    builds = UNSEEN | FRESH | LAYERS | SIZES | FUSED | PARTS
+    builds = UNSEEN | FRESH | LAYERS | SIZES | FUSED | PARTS | DRAWN
     return suite.built(name, builds[name]) if name in builds else suite.workload(name)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bench import vendors, workloads
+from bench.drawn import DRAWN
 from bench.parts import PARTS
 from bench.vendor_numpy import PRODUCTS
 from bench.vendor_torch import FUNCTIONS, prepared
@@ -48,7 +49,7 @@ def test_numpy_computes_what_the_module_computes(name):
         *("C1D", "CBR", "DEP", "TBG", "NCHW-stem", "C3D", "NORM", "T2D", "T2D-NCHW", "T2D-odd"),
         *("GMM-TN", "NCHW-S2", "RESIDUAL", "DEP-S2", "DEP-NCHW", "POOL", "GAP"),
         *("INSTANCE", "NORM-DENSE", "ATTENTION", "MASKED-SFM", "GATES", "DEP-DIL", "DEP-7-14"),
-        *PARTS,
+        *(name for name in (*PARTS, *DRAWN) if name in FUNCTIONS),
     ],
 )
 def test_pytorch_computes_what_the_module_computes(name):
