@@ -8,7 +8,7 @@ import pytest
 from tests.tuner.contractions import AVX2, AVX512, assert_same_numbers, convolution, spaces
 from tuner.module import canonical_module
 from tuner.space.contraction import Axis, Contraction, Operand
-from tuner.space.plans import Staging, plans
+from tuner.space.plans import Padded, Staging, plans
 from tuner.space.tiling import tile
 from tuner.space.vectors import RegisterTile
 from tuner.trace import canonical_text
@@ -196,7 +196,7 @@ def of_taps(taps, *, nchw):
 
 def test_a_padded_image_is_padded_before_or_within_a_tile():
     shape = contraction((14, 14), (64,), (3, 3, 160))
-    found = plans(shape, AVX512, is_padded=True)
+    found = plans(shape, AVX512, padded=Padded(scalars=True))
     assert not any(plan.pads_within for plan in plans(shape, AVX512))
     assert {plan.pads_within for plan in found if plan.scalars is Staging.NONE} == {False, True}
     assert not any(plan.pads_within for plan in found if plan.scalars is not Staging.NONE)

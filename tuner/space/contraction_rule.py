@@ -14,7 +14,7 @@ from tuner.space.offering import is_untouched, written
 from tuner.space.padding import padding_of
 from tuner.space.phase_nest import phase_nests, write_phases
 from tuner.space.phases import absorb_dilation, phased_of
-from tuner.space.plans import Plan, Staging, narrow_plans, plans, ready_plans, whole_tiles
+from tuner.space.plans import Padded, Plan, Staging, narrow_plans, plans, ready_plans, whole_tiles
 from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile
 from tuner.space.vectors import VectorUnit, fitting_unit, half_unit, ready_unit, vector_unit
@@ -43,17 +43,17 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     unit = vector_unit(target, contraction.dtype)
     straight = fitting_unit(unit, contraction.extents[1])
     cores = int(target.attrs.get("num-cores", 1))
-    is_padded = _is_padded(normal, name, contraction)
+    padded = _padded(normal, name, contraction)
     filled = _filled_by_group(contraction, unit)
     if filled <= _THIN:
         return []
     copies = filled >= _HALF
-    forms = _tiles(contraction, straight, is_padded=is_padded, cores=cores, copies=copies)
+    forms = _tiles(contraction, straight, padded=padded, cores=cores, copies=copies)
     turned = Contraction.turned(node)
     if turned is not None and copies and _is_worth_turning(contraction, turned, straight, unit):
         n_tiles = 2 if turned.scalars.slides else 1
-        is_padded = _is_padded(normal, name, turned)
-        forms += _tiles(turned, unit, n_tiles=n_tiles, is_padded=is_padded, cores=cores)
+        padded = _padded(normal, name, turned)
+        forms += _tiles(turned, unit, n_tiles=n_tiles, padded=padded, cores=cores)
     forms += [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
         for dots in dots_of(contraction, unit)
@@ -91,10 +91,12 @@ def _filled_by_group(contraction: Contraction, unit: VectorUnit) -> float:
     return min(1.0, contraction.extents[1] / unit.lanes) if is_grouped else 1.0
 
 
-def _is_padded(schedule: Any, name: str, contraction: Contraction) -> bool:
+def _padded(schedule: Any, name: str, contraction: Contraction) -> Padded:
     block = schedule.get_sblock(name)
-    buffer = schedule.get(block).reads[contraction.scalars.read].source
-    return padding_of(schedule, block, buffer) is not None
+    buffers = [
+        schedule.get(block).reads[side.read].source for side in (contraction.scalars, contraction.vectors)
+    ]
+    return Padded(*(padding_of(schedule, block, buffer) is not None for buffer in buffers))
 
 
 def _is_worth_turning(
@@ -115,11 +117,11 @@ def _tiles(
     unit: VectorUnit,
     *,
     n_tiles: int = 2,
-    is_padded: bool,
+    padded: Padded,
     cores: int,
     copies: bool = True,
 ) -> list[Any]:
-    found = _plans(contraction, unit, n_tiles=n_tiles, is_padded=is_padded)
+    found = _plans(contraction, unit, n_tiles=n_tiles, padded=padded)
     return [
         partial(tile, contraction=contraction, plan=plan, lanes=lanes, cores=cores)
         for lanes, plan in found
@@ -128,16 +130,16 @@ def _tiles(
 
 
 def _plans(
-    contraction: Contraction, unit: VectorUnit, *, n_tiles: int, is_padded: bool
+    contraction: Contraction, unit: VectorUnit, *, n_tiles: int, padded: Padded
 ) -> list[tuple[int, Plan]]:
     """With the lanes of their vectors: whole ones, narrower ones where those leave much empty."""
-    found = [(unit.lanes, plan) for plan in plans(contraction, unit, n_tiles=n_tiles, is_padded=is_padded)]
+    found = [(unit.lanes, plan) for plan in plans(contraction, unit, n_tiles=n_tiles, padded=padded)]
     half = half_unit(unit)
     if half is not None:
         found += [(half.lanes, plan) for plan in narrow_plans(contraction, unit, half)]
     ready = ready_unit(unit, contraction.run)
     if ready is not None:
-        found += [(ready.lanes, plan) for plan in ready_plans(contraction, ready, is_padded=is_padded)]
+        found += [(ready.lanes, plan) for plan in ready_plans(contraction, ready, padded=padded)]
     found = list(dict.fromkeys(found))
     in_place = [(lanes, plan) for lanes, plan in found if plan.vectors is Staging.NONE]
     # A copy of a window repeats its elements: 8 images of 14 x 14 took 11 ms with one, 0.58 without (Zen 4).

@@ -58,16 +58,18 @@ def _write_padding(
     schedule: Any, block: Any, contraction: Contraction, nest: _Nest, plan: Plan, *, lanes: int
 ) -> None:
     """Lays its rows apart where a tile's would crowd; pads within a core's tile where the plan says so."""
-    buffer = schedule.get(block).reads[contraction.scalars.read].source
-    padding = padding_of(schedule, block, buffer) if plan.scalars is Staging.NONE else None
-    if padding is None:
-        return
-    if plan.tile.rows > contraction.roomy_rows:
-        space_rows(schedule, padding)
-    if plan.pads_within:
-        schedule.compute_at(padding, nest.outer, preserve_unit_loops=True)
-        write_lines(schedule, below(schedule, padding, nest.outer), schedule.get(padding), lanes=lanes)
-        schedule.annotate(padding, TILED, STRUCTURE)
+    node = schedule.get(block)
+    for side, staging in ((contraction.scalars, plan.scalars), (contraction.vectors, plan.vectors)):
+        buffer = node.reads[side.read].source
+        padding = padding_of(schedule, block, buffer) if staging is Staging.NONE else None
+        if padding is None:
+            continue
+        if side is contraction.scalars and plan.tile.rows > contraction.roomy_rows:
+            space_rows(schedule, padding)
+        if plan.pads_within:
+            schedule.compute_at(padding, nest.outer, preserve_unit_loops=True)
+            write_lines(schedule, below(schedule, padding, nest.outer), schedule.get(padding), lanes=lanes)
+            schedule.annotate(padding, TILED, STRUCTURE)
 
 
 def _write_stages(schedule: Any, form: NormalForm, nest: _Nest, plan: Plan, *, lanes: int) -> None:
