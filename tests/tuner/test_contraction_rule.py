@@ -326,6 +326,20 @@ def test_vectors_of_any_length_give_the_numbers_of_the_untuned_program(llvm, mod
     assert_same_numbers(mod, llvm, seed=lanes, found=found, at_most=len(found))
 
 
+@pytest.mark.parametrize(("stride", "filters", "times"), [(1, 3, 1), (1, 8, 2), (2, 3, 2)])
+def test_few_filters_are_vectors_only_where_an_image_is_not_read_where_it_lies(
+    llvm, monkeypatch, stride, filters, times
+):
+    """Pixels that lie a stride apart are no vector; three filters fill little of one."""
+    asked, of = [], contraction_rule._plans
+    monkeypatch.setattr(
+        contraction_rule, "_plans", lambda *args, **others: asked.append(args[0]) or of(*args, **others)
+    )
+    shape = {"stride": stride, "padding": 1, "dilation": 1, "groups": 1, "nchw": True}
+    assert spaces(convolution(15, 8, filters, **shape), llvm)
+    assert len(asked) == times
+
+
 @pytest.mark.parametrize(("filters", "offered"), [(32, False), (48, True), (64, True)])
 def test_groups_that_fill_little_of_a_vector_are_left_to_stock(filters, offered):
     shape = {"stride": 1, "padding": 1, "dilation": 1, "groups": 8}

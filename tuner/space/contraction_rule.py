@@ -24,6 +24,9 @@ from tuner.trace import TVM_ERRORS
 #: copies of operands pay.
 _THIN, _HALF = 0.25, 0.5
 
+#: With the lanes of their vectors.
+_Plans = list[tuple[int, Plan]]
+
 
 def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     """A schedule for each plan that fits; none where the block is no contraction."""
@@ -47,13 +50,15 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     filled = _filled_by_group(contraction, unit)
     if filled <= _THIN:
         return []
-    copies = filled >= _HALF
-    forms = _tiles(contraction, straight, padded=padded, cores=cores, copies=copies)
-    turned = Contraction.turned(node)
-    if turned is not None and copies and _is_worth_turning(contraction, turned, straight, unit):
+    found = _plans(contraction, straight, padded=padded)
+    if filled < _HALF:
+        found = [(lanes, plan) for lanes, plan in found if plan.scalars is plan.vectors is Staging.NONE]
+    forms = _tiles(contraction, found, cores=cores)
+    turned = Contraction.turned(node) if filled >= _HALF else None
+    if turned is not None and _is_worth_turning(contraction, turned, straight, unit, found):
         n_tiles = 2 if turned.scalars.slides else 1
         padded = _padded(normal, name, turned)
-        forms += _tiles(turned, unit, n_tiles=n_tiles, padded=padded, cores=cores)
+        forms += _tiles(turned, _plans(turned, unit, n_tiles=n_tiles, padded=padded), cores=cores)
     forms += [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
         for dots in dots_of(contraction, unit)
@@ -100,39 +105,26 @@ def _padded(schedule: Any, name: str, contraction: Contraction) -> Padded:
 
 
 def _is_worth_turning(
-    straight: Contraction, turned: Contraction, straight_unit: VectorUnit, unit: VectorUnit
+    straight: Contraction, turned: Contraction, straight_unit: VectorUnit, unit: VectorUnit, found: _Plans
 ) -> bool:
     """Straight, its vectors would have to be copied again and again, or padded; turned, they need not.
 
-    Windows that lie ready are turned as well, if that leaves no more than half of a vector empty.
+    A window that is read where it lies is turned as well, if that leaves no more than half of a vector empty.
     """
     if straight.vectors.slides:
-        is_ready = straight.run % straight_unit.lanes == 0 or ready_unit(straight_unit, straight.run)
-        return not is_ready or 2 * turned.extents[1] >= unit.lanes
+        in_place = any(plan.vectors is Staging.NONE for _, plan in found)
+        return not in_place or 2 * turned.extents[1] >= unit.lanes
     return bool(whole_tiles(turned, unit, count=1)) and not whole_tiles(straight, straight_unit, count=1)
 
 
-def _tiles(
-    contraction: Contraction,
-    unit: VectorUnit,
-    *,
-    n_tiles: int = 2,
-    padded: Padded,
-    cores: int,
-    copies: bool = True,
-) -> list[Any]:
-    found = _plans(contraction, unit, n_tiles=n_tiles, padded=padded)
+def _tiles(contraction: Contraction, found: _Plans, *, cores: int) -> list[Any]:
     return [
-        partial(tile, contraction=contraction, plan=plan, lanes=lanes, cores=cores)
-        for lanes, plan in found
-        if copies or plan.scalars is plan.vectors is Staging.NONE
+        partial(tile, contraction=contraction, plan=plan, lanes=lanes, cores=cores) for lanes, plan in found
     ]
 
 
-def _plans(
-    contraction: Contraction, unit: VectorUnit, *, n_tiles: int, padded: Padded
-) -> list[tuple[int, Plan]]:
-    """With the lanes of their vectors: whole ones, narrower ones where those leave much empty."""
+def _plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2, padded: Padded) -> _Plans:
+    """Whole vectors, and narrower ones where those leave much empty or do not lie ready."""
     found = [(unit.lanes, plan) for plan in plans(contraction, unit, n_tiles=n_tiles, padded=padded)]
     half = half_unit(unit)
     if half is not None:
