@@ -21,6 +21,7 @@ _GROUPS = {
     "sizes": LISTS["sizes"],
     "fused": LISTS["fused"],
     "parts": LISTS["parts"],
+    "drawn": LISTS["drawn"],
     "all": LISTS["all"],
 }
 _MEANS_TOLD = "How many times as fast `tilefarm` is: the geometric mean over workloads (the least, how many)."
