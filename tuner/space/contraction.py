@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from tuner.addresses import UnknownError, address_of, fullest_set, value_of
+from tuner.space.expressions import divided_by, has_division, is_a, is_load, loads_of, places_in, summands
 
 _SPATIAL, _REDUCTION = 0, 2
 #: Lines that a set of a first cache of 32 KiB holds, and rows that are looked at: more than any tile has.
@@ -111,14 +112,14 @@ class Contraction:
 
 def needs_simplifying(block: Any) -> bool:
     """Indices hold divisions, which a block layout of the same axes makes TVM simplify."""
-    return any(_has_division(index) for load in loads_of(block.body) for index in load.indices)
+    return any(has_division(index) for load in loads_of(block.body) for index in load.indices)
 
 
 def grouped_axis(block: Any) -> tuple[int, int] | None:
     """(place, size) of a spatial iterator that one operand sees only as `iterator // size`: a group."""
     for load in loads_of(block.body):
         for index in _simplified(block, load.indices):
-            found = _divided(index)
+            found = divided_by(index)
             if found is None:
                 continue
             for place, axis in enumerate(block.iter_vars):
@@ -248,18 +249,18 @@ def _operands(block: Any, *, guarded: bool) -> tuple[Any, tuple[Any, Any]] | Non
     if any(int(axis.iter_type) not in (_SPATIAL, _REDUCTION) for axis in block.iter_vars):
         return None
     value = store.value
-    if not _is(value, "Add"):
+    if not is_a(value, "Add"):
         return None
     for total, product in ((value.a, value.b), (value.b, value.a)):
-        if _is_load(total) and total.source.same_as(store.buffer) and _is(product, "Mul"):
+        if is_load(total) and total.source.same_as(store.buffer) and is_a(product, "Mul"):
             loads = tuple(_operand(side, guarded=guarded) for side in (product.a, product.b))
-            if all(_is_load(load) for load in loads) and _constant_extents(block):
+            if all(is_load(load) for load in loads) and _constant_extents(block):
                 return store, (loads[0], loads[1])
     return None
 
 
 def _constant_extents(block: Any) -> bool:
-    return all(_is(axis.dom.extent, "IntImm") for axis in block.iter_vars)
+    return all(is_a(axis.dom.extent, "IntImm") for axis in block.iter_vars)
 
 
 def _operand(value: Any, *, guarded: bool) -> Any:
@@ -268,12 +269,12 @@ def _operand(value: Any, *, guarded: bool) -> Any:
 
 
 def _uncast(value: Any) -> Any:
-    return value.value if _is(value, "Cast") else value
+    return value.value if is_a(value, "Cast") else value
 
 
 def _is_guarded(value: Any) -> bool:
     """It is zero where its condition does not hold."""
-    is_choice = _is(value, "Call") and str(getattr(value.op, "name", "")) == "prim.if_then_else"
+    is_choice = is_a(value, "Call") and str(getattr(value.op, "name", "")) == "prim.if_then_else"
     return is_choice and getattr(value.args[2], "value", None) == 0
 
 
@@ -285,7 +286,7 @@ def _guarded_in(value: Any) -> list[Any]:
 
 
 def _conjuncts(condition: Any) -> list[Any]:
-    if _is(condition, "And"):
+    if is_a(condition, "And"):
         return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
     return [condition]
 
@@ -301,18 +302,6 @@ def _simplified(block: Any, indices: Iterable[Any]) -> list[Any]:
     return [analyzer.simplify(index) for index in indices]
 
 
-def places_in(block: Any, indices: Iterable[Any]) -> frozenset[int]:
-    """Places of the iterators that expressions use."""
-    from tvm.tirx.analysis import undefined_vars
-
-    found = [variable for index in indices for variable in undefined_vars(index, [])]
-    return frozenset(
-        place
-        for place, axis in enumerate(block.iter_vars)
-        if any(axis.var.same_as(variable) for variable in found)
-    )
-
-
 def reindexed_places(block: Any, indices: Iterable[Any]) -> tuple[int, ...]:
     """Places of the iterators that TVM's reindex makes axes of: in a sum it takes unit axes for zero."""
     from tvm.sym import Analyzer
@@ -320,7 +309,7 @@ def reindexed_places(block: Any, indices: Iterable[Any]) -> tuple[int, ...]:
     analyzer = Analyzer()
     for axis in block.iter_vars:
         analyzer.bind(axis.var, axis.dom)
-    found = [index if _is(index, "Var") else analyzer.simplify(index) for index in indices]
+    found = [index if is_a(index, "Var") else analyzer.simplify(index) for index in indices]
     return tuple(sorted(places_in(block, found)))
 
 
@@ -343,59 +332,9 @@ def _contiguous(block: Any, buffer: Any, indices: Sequence[Any]) -> tuple[int, .
     )
 
 
-def summands(expression: Any) -> list[Any]:
-    if _is(expression, "Add"):
-        return [*summands(expression.a), *summands(expression.b)]
-    return [expression]
-
-
 def _read_place(block: Any, load: Any) -> int | None:
     places = [at for at, region in enumerate(block.reads) if region.source.same_as(load.source)]
     return places[0] if len(places) == 1 else None
-
-
-def loads_of(statement: Any) -> list[Any]:
-    """Every load of a store's value."""
-    value = getattr(statement, "value", None)
-    return [] if value is None else _loads_in(value)
-
-
-def _loads_in(value: Any) -> list[Any]:
-    if _is_load(value):
-        return [value]
-    names = ("a", "b", "value", "condition", "true_value", "false_value")
-    parts = [getattr(value, name, None) for name in names]
-    parts += list(getattr(value, "args", ()))
-    return [load for part in parts if part is not None and hasattr(part, "ty") for load in _loads_in(part)]
-
-
-def _has_division(expression: Any) -> bool:
-    if _is(expression, "FloorDiv") or _is(expression, "FloorMod"):
-        return True
-    return any(_has_division(part) for part in _children(expression))
-
-
-def _divided(expression: Any) -> tuple[Any, int] | None:
-    """(variable, constant) of the first `variable // constant`."""
-    if _is(expression, "FloorDiv") and type(expression.a).__name__ == "Var" and _is(expression.b, "IntImm"):
-        return expression.a, int(expression.b.value)
-    for part in _children(expression):
-        found = _divided(part)
-        if found is not None:
-            return found
-    return None
-
-
-def _children(expression: Any) -> list[Any]:
-    return [part for name in ("a", "b") if (part := getattr(expression, name, None)) is not None]
-
-
-def _is(expression: Any, name: str) -> bool:
-    return type(expression).__name__ == name
-
-
-def _is_load(expression: Any) -> bool:
-    return type(expression).__name__ in ("BufferLoad", "TensorLoad") and hasattr(expression, "indices")
 
 
 def _product(axes: Iterable[Axis]) -> int:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tuner.space.calls import has_call
-from tuner.space.contraction import loads_of
+from tuner.space.expressions import loads_of
 from tuner.space.registers import may_be_vectors
 
 _SPATIAL = 0

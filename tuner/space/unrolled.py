@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.space.calls import parts_of
-from tuner.space.contraction import loads_of, places_in
+from tuner.space.expressions import loads_of, places_in
 from tuner.space.strides import steps_of
 
 #: Elements that are written out, and loads of them: LLVM takes half a second for so many.

@@ -17,7 +17,7 @@ from typing import Any
 
 from tuner.addresses import UnknownError, element_bytes
 from tuner.space.choices import choosing_places
-from tuner.space.contraction import loads_of, places_in
+from tuner.space.expressions import loads_of, places_in
 from tuner.space.strides import strides_of
 from tuner.space.vectors import VectorUnit, largest_divisor, speed_of, widened
 
