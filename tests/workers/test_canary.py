@@ -170,7 +170,7 @@ def test_outcomes_find_another_way_where_their_connection_is_silent(
 ) -> None:
     """Nobody ends such a connection: a worker would wait for its answer for ever, its device with it."""
     worker, proxy = farm
-    worker.send(bench.chunk(authored["mm"], *[authored["mm_tiled"]] * 24, cut_off_ratio=1e3))
+    worker.send(bench.chunk(authored["mm"], *[authored["mm_tiled"]] * 24))
     worker.await_outcomes(1)
     proxy.deafen()
     wait_until(lambda: worker.fleet.heartbeats[-1][1]["holding"] == [], timeout_secs=60)

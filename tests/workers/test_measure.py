@@ -133,7 +133,7 @@ def test_an_endless_run_is_a_run_timeout(bench, authored):
 
 def test_a_slow_candidate_is_cut_off_by_its_alarm(bench, authored):
     _place_reference(bench, authored["endless"])
-    (outcome,) = bench.measure(authored["endless"], EMPTY_TRACE, best_latency_secs=1e-3)
+    (outcome,) = bench.measure(authored["endless"], EMPTY_TRACE, best_latency_secs=1e-3, cut_off_ratio=6.0)
     assert outcome.outcome == Outcome.CUT_OFF
     assert outcome.run_secs == pytest.approx((6e-3,))
     assert "stopped after 0.02 s" in outcome.error
@@ -146,7 +146,7 @@ def test_a_short_but_slow_candidate_is_cut_off_by_its_probe_and_the_best_that_a_
     bench, authored
 ):
     bench.holding.note_bests({1: 1e-6, 2: 1e-9})
-    (outcome,) = bench.measure(authored["mm"], authored["mm_slow"], best_latency_secs=1.0)
+    (outcome,) = bench.measure(authored["mm"], authored["mm_slow"], best_latency_secs=1.0, cut_off_ratio=6.0)
     assert outcome.outcome == Outcome.CUT_OFF
     assert outcome.run_secs[0] > 6e-6
 
@@ -168,7 +168,7 @@ def test_a_workload_without_reference_rejects_all_its_trials_with_the_reason(ben
 
 def test_a_mixed_chunk_answers_each_trial_in_its_way(bench, authored):
     traces = [authored["mm_tiled"], authored["mm_wrong"], EMPTY_TRACE, "junk", *[authored["mm_tiled"]] * 8]
-    outcomes = bench.measure(authored["mm"], *traces, cut_off_ratio=1e3)
+    outcomes = bench.measure(authored["mm"], *traces)
     kinds = [outcome.outcome for outcome in outcomes]
     assert kinds[1:4] == [Outcome.WRONG_OUTPUT, kinds[2], Outcome.REJECTED]
     assert [kinds[0], *kinds[4:]] == [Outcome.OK] * 9
@@ -222,7 +222,7 @@ def test_two_workers_of_one_device_never_time_side_by_side(bench, authored, monk
 
 def test_a_layout_free_weight_is_measured_as_a_consumer_builds_it(bench, authored):
     """TVM's own rules pack the weight; the packing stays in the kernel, and the weights arrive plain."""
-    outcomes = bench.measure(authored["dense"], *authored["dense_traces"], cut_off_ratio=1e6)
+    outcomes = bench.measure(authored["dense"], *authored["dense_traces"])
     assert "layout_free_buffers" in authored["dense"]
     assert any("TransformLayout" in trace for trace in authored["dense_traces"])
     assert [outcome.outcome for outcome in outcomes] == [Outcome.OK] * len(outcomes)

@@ -77,7 +77,7 @@ def test_what_it_gives_up_is_given_back_and_not_lost(
 def test_while_its_outcomes_wait_for_a_broker_that_is_away(
     farm: Farm, bench: Bench, authored: dict[str, str]
 ) -> None:
-    farm.send(bench.chunk(authored["mm"], *[authored["mm_tiled"]] * 24, cut_off_ratio=1e3))
+    farm.send(bench.chunk(authored["mm"], *[authored["mm_tiled"]] * 24))
     assert farm.await_outcomes(1)[0].outcome is Outcome.OK
     farm.stop_broker()
     time.sleep(2.0)

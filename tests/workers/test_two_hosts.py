@@ -216,9 +216,7 @@ def test_a_builder_whose_token_has_expired_blames_no_candidate(
 def test_a_device_that_has_tvms_runtime_alone_times_as_well(
     bench: Bench, api: Api, authored: dict[str, Any], tmp_path: Path
 ) -> None:
-    chunk = bench.chunk(
-        authored["mm"], authored["mm_tiled"], authored["mm_slow"], flush_cache=True, cut_off_ratio=1e3
-    )
+    chunk = bench.chunk(authored["mm"], authored["mm_tiled"], authored["mm_slow"], flush_cache=True)
     sent = built_orders(chunk, build(bench, api, chunk))
     env = {"TVM_USE_RUNTIME_LIB": "1"}
     with ForkServer(["workers.preload"], work_dir=tmp_path, env=env) as runtime:

@@ -224,7 +224,7 @@ def test_it_survives_a_broker_that_was_killed_and_emptied(farm: Farm, bench: Ben
 
 
 def test_outcomes_wait_for_a_broker_that_is_away(farm: Farm, bench: Bench, authored):
-    farm.send(bench.chunk(authored["mm"], *[authored["mm_tiled"]] * 24, cut_off_ratio=1e3))
+    farm.send(bench.chunk(authored["mm"], *[authored["mm_tiled"]] * 24))
     farm.await_outcomes(1)
     farm.stop_broker()
     time.sleep(1.5)
