@@ -115,8 +115,12 @@ def needs_simplifying(block: Any) -> bool:
     return any(has_division(index) for load in loads_of(block.body) for index in load.indices)
 
 
+def is_summed(iterator: Any) -> bool:
+    return int(iterator.iter_type) == _REDUCTION
+
+
 def grouped_axis(block: Any) -> tuple[int, int] | None:
-    """(place, size) of a spatial iterator that one operand sees only as `iterator // size`: a group."""
+    """(place, size) of an iterator that one operand sees as `iterator // size`: a group, or a block of a layout."""
     for load in loads_of(block.body):
         for index in _simplified(block, load.indices):
             found = divided_by(index)
