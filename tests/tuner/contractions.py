@@ -49,6 +49,18 @@ def capsule_product(*, capsules, columns):
     return canonical_module(te.create_prim_func([a, b, c]))
 
 
+def blocked_convolution(size, channels, filters):
+    """3x3, padded; sixteen channels side by side, of images and of filters."""
+    from tvm import topi
+
+    x = te.placeholder((1, channels // 16, size, size, 16), name="X")
+    w = te.placeholder((filters // 16, channels // 16, 3, 3, 16, 16), name="W")
+    layout = "NCHW16c"
+    with tvm.target.Target("llvm"):
+        out = topi.nn.conv2d_NCHWc(x, w, (1, 1), (1, 1), (1, 1), layout, layout)
+    return canonical_module(te.create_prim_func([x, w, out]))
+
+
 def convolution(
     size, channels, filters, *, stride, padding, dilation, groups, nchw=False, kernel=3, relu=False
 ):

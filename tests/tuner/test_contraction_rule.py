@@ -20,6 +20,7 @@ from tests.tuner.contractions import (
     AVX2,
     AVX512,
     assert_same_numbers,
+    blocked_convolution,
     capsule_product,
     convolution,
     inputs,
@@ -306,6 +307,16 @@ def test_what_follows_a_tile_takes_no_more_than_the_tile(llvm, nchw, groups, fil
         extents = [schedule.get(loop).extent for loop in schedule.get_loops(schedule.get_sblock("compute"))]
         assert all(isinstance(extent, tvm.tirx.IntImm) for extent in extents), schedule.mod.script()
     assert_same_numbers(mod, llvm, seed=filters, at_most=3)
+
+
+def test_a_block_of_summed_channels_is_read_behind_the_window(llvm):
+    """The weights are read on and on; (chunk, block, window) would step across them at each tap."""
+    mod = blocked_convolution(6, 32, 16)
+    found = spaces(mod, llvm)
+    assert found
+    unsplit = [schedule for schedule in found if "T.grid(2, 3, 3, 16" in schedule.mod.script()]
+    assert unsplit
+    assert_same_numbers(mod, llvm, seed=16, found=found, at_most=len(found))
 
 
 @pytest.mark.parametrize(
