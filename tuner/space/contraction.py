@@ -120,7 +120,7 @@ def is_summed(iterator: Any) -> bool:
 
 
 def grouped_axis(block: Any) -> tuple[int, int] | None:
-    """(place, size) of an iterator that an operand sees as `iterator // size`: a group, or a layout's block."""
+    """(place, size) of an iterator that a load sees as `iterator // size`: a group, or a layout's block."""
     for load in loads_of(block.body):
         for index in _simplified(block, load.indices):
             found = divided_by(index)
