@@ -310,7 +310,7 @@ def test_what_follows_a_tile_takes_no_more_than_the_tile(llvm, nchw, groups, fil
 
 
 def test_a_block_of_summed_channels_is_read_behind_the_window(llvm):
-    """The weights are read on and on; (chunk, block, window) would step across them at each tap."""
+    """As the weights lie; (chunk, block, window) would step across them at each tap."""
     mod = blocked_convolution(6, 32, 16)
     found = spaces(mod, llvm)
     assert found

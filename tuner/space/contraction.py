@@ -115,10 +115,6 @@ def needs_simplifying(block: Any) -> bool:
     return any(has_division(index) for load in loads_of(block.body) for index in load.indices)
 
 
-def is_summed(iterator: Any) -> bool:
-    return int(iterator.iter_type) == _REDUCTION
-
-
 def grouped_axis(block: Any) -> tuple[int, int] | None:
     """(place, size) of an iterator that a load sees as `iterator // size`: a group, or a layout's block."""
     for load in loads_of(block.body):
@@ -169,6 +165,8 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
         )
         for at in (0, 1)
     ]
+    near = side if _lies_along(own[side], parts[side]) else 1 - side
+    depth = _as_it_lies(block, depth, loads[near].source, indices[near])
     rows = _ending_with(own[1 - side], parts[1 - side].contiguous)
     columns = _ending_with(own[side], contiguous)
     stored = _simplified(block, store.indices)
@@ -190,6 +188,35 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
         casts=any(str(load.source.dtype) != str(store.buffer.dtype) for load in loads),
         roomy_rows=_roomy_rows(block, rows, loads[1 - side].source, indices[1 - side]),
     )
+
+
+def _lies_along(columns: Sequence[Axis], vectors: Operand) -> bool:
+    """Vectors may be read where they lie, without elements that a window repeats."""
+    return not vectors.slides and any(axis.place in vectors.contiguous for axis in columns)
+
+
+def _as_it_lies(
+    block: Any, depth: tuple[Axis, ...], buffer: Any, indices: Sequence[Any]
+) -> tuple[Axis, ...]:
+    """The depth's axes in the order in which an operand has them, whatever the sum's; else in the sum's.
+
+    28 x 28, 64 to 64, three by three, the sum over (channels, window), images and filters with channels behind
+    it: 343 µs in the sum's order, 247 in theirs (Zen 4, two cores).
+    """
+    try:
+        steps = {axis: _step(block, axis, buffer, indices) for axis in depth}
+    except UnknownError:
+        return depth
+    return tuple(sorted(depth, key=lambda axis: -steps[axis]))
+
+
+def _step(block: Any, axis: Axis, buffer: Any, indices: Sequence[Any]) -> int:
+    """Bytes from an element to the axis's next one; none along an axis of one step."""
+    at = np.arange(min(axis.extent, 2), dtype=np.int64)
+    values: dict[Any, Any] = {other.var: 0 for other in block.iter_vars}
+    values[block.iter_vars[axis.place].var] = at
+    addresses = address_of(buffer, [value_of(index, values) for index in indices], len(at))
+    return int(addresses[-1] - addresses[0])
 
 
 def _roomy_rows(block: Any, rows: Sequence[Axis], buffer: Any, indices: Sequence[Any]) -> int:

@@ -7,7 +7,7 @@ import math
 from functools import partial
 from typing import Any
 
-from tuner.space.contraction import Contraction, grouped_axis, is_summed, needs_simplifying
+from tuner.space.contraction import Contraction, grouped_axis, needs_simplifying
 from tuner.space.dots import dots_of, write_dots
 from tuner.space.index_maps import index_map
 from tuner.space.offering import is_untouched, written
@@ -171,17 +171,10 @@ def _same_axes(schedule: Any, block: Any) -> None:
 
 
 def _split_axis(schedule: Any, block: Any, split: int, size: int) -> None:
-    """Axis `split` becomes two: its groups, which come first, and the place within a group.
-
-    Of a sum's axis that place comes last: in a blocked layout it lies innermost, behind the window.
-    """
-    axes = schedule.get(block).iter_vars
-    places = range(len(axes))
-    others = list(places)
-    if is_summed(axes[split]):
-        others.append(others.pop(split))
+    """Axis `split` becomes two: its groups, which come first, and the place within a group."""
+    places = range(len(schedule.get(block).iter_vars))
 
     def final(v: dict[int, Any]) -> list[Any]:
-        return [v[split] // size, *(v[place] % size if place == split else v[place] for place in others)]
+        return [v[split] // size, *(v[place] % size if place == split else v[place] for place in places)]
 
     schedule.transform_block_layout(block, index_map(places, final))
