@@ -29,7 +29,7 @@ def test_a_convolution_is_a_contraction_of_pixels_filters_and_taps():
         (True, True, [8, 3, 5]),
     ],
 )
-def test_the_depth_goes_on_as_the_operand_does_that_is_read_where_it_lies(image_first, filters_first, extents):
+def test_the_depth_goes_on_as_the_operand_does_that_is_read_in_place(image_first, filters_first, extents):
     """Whatever the order of the sum, which is (window's columns, channels, window's rows) here."""
     x = te.placeholder((8, 12, 12) if image_first else (12, 12, 8), name="X")
     w = te.placeholder((8, 3, 5, 32) if filters_first else (3, 5, 8, 32), name="W")
