@@ -35,7 +35,7 @@ from tuner.space.contraction import Contraction
 from tuner.space.contraction_rule import tiled
 from tuner.space.dots import dots_of
 from tuner.space.finish_rule import is_ours
-from tuner.space.plans import Staging, plans
+from tuner.space.plans import Padded, Staging, plans
 from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile as write_tile
 from tuner.target import make_target
@@ -356,3 +356,27 @@ def test_groups_that_fill_little_of_a_vector_are_left_to_stock(filters, offered)
     shape = {"stride": 1, "padding": 1, "dilation": 1, "groups": 8}
     avx512 = {"kind": "llvm", "mcpu": "znver4", "num-cores": 1}
     assert bool(spaces(convolution(14, 64, filters, **shape), avx512)) is offered
+
+
+@pytest.mark.parametrize(("images", "turns"), [(4, True), (64, False)])
+def test_a_window_of_images_side_by_side_is_never_copied_element_by_element(llvm, images, turns):
+    """Its columns are pixels and images. Few images leave vectors empty: then filters are the vectors."""
+    x, w = te.placeholder((9, 9, 8, images), name="X"), te.placeholder((3, 3, 8, 32), name="W")
+    p, q, i = (te.reduce_axis((0, extent), name=name) for extent, name in ((3, "p"), (3, "q"), (8, "i")))
+    c = te.compute(
+        (7, 7, 32, images),
+        lambda y, z, o, n: te.sum(x[y + p, z + q, i, n] * w[p, q, i, o], axis=[p, q, i]),
+        name="C",
+    )
+    mod = canonical_module(te.create_prim_func([x, w, c]))
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    block = schedule.get(schedule.get_sblock("C"))
+    straight, turned = Contraction.of(block), Contraction.turned(block)
+    assert straight.vectors.repeats
+    assert not straight.vectors.slides
+    unit = AVX512
+    found = contraction_rule._plans(straight, unit, padded=Padded())
+    assert found
+    assert all(plan.vectors is Staging.NONE for _, plan in found)
+    assert contraction_rule._is_worth_turning(straight, turned, unit, unit, found) is turns
+    assert_same_numbers(mod, llvm, seed=11, at_most=3)

@@ -30,8 +30,8 @@ def contraction(rows, columns, depth, *, slides=False):
         rows=sides[0],
         columns=sides[1],
         depth=sides[2],
-        scalars=Operand(read=0, places=(), contiguous=(), slides=slides),
-        vectors=Operand(read=1, places=(), contiguous=(), slides=False),
+        scalars=Operand(read=0, places=(), contiguous=(), repeats=slides, slides=slides),
+        vectors=Operand(read=1, places=(), contiguous=(), repeats=False, slides=False),
         contiguous=(),
         dtype="float32",
     )
@@ -74,7 +74,7 @@ def test_sums_stay_in_registers_over_a_depth_that_is_near(depth, columns, lies_r
     of_copies = plans(contraction((512,), (columns,), (depth,)), AVX512)
     assert {plan.blocks_depth for plan in of_copies} == {copied}
     ready = contraction((512,), (columns,), (depth,))
-    lying = Operand(read=1, places=(), contiguous=(ready.columns[-1].place,), slides=False)
+    lying = Operand(read=1, places=(), contiguous=(ready.columns[-1].place,), repeats=False, slides=False)
     ready = dataclasses.replace(ready, vectors=lying)
     found = [plan for plan in plans(ready, AVX512) if plan.vectors is Staging.NONE]
     assert {plan.blocks_depth for plan in found} == {lies_ready}

@@ -35,7 +35,9 @@ class Operand:
     places: tuple[int, ...]
     #: Iterators that alone step its innermost axis, by one element.
     contiguous: tuple[int, ...]
-    #: It is a window that moves along its lines with the results and the depth: a copy repeats its elements.
+    #: It is a window that moves with the results and the depth: a copy repeats its elements.
+    repeats: bool
+    #: It moves along its lines as well.
     slides: bool
 
 
@@ -64,6 +66,8 @@ class Contraction:
     roomy_rows: int = _ROWS
     #: Operands are of another type than the results.
     casts: bool = False
+    #: Both operands are one buffer.
+    of_itself: bool = False
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -154,14 +158,15 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
     contiguous = _contiguous(block, store.buffer, _simplified(block, store.indices))
     side = int(any(axis.place in contiguous for axis in own[0]) == turn)
     read = [place for load in loads if (place := _read_place(block, load)) is not None]
-    if len(set(read)) != len(loads):
+    if len(read) != len(loads):
         return None
     parts = [
         Operand(
             read=read[at],
             places=tuple(sorted(used[at])),
             contiguous=_contiguous(block, loads[at].source, loads[at].indices),
-            slides=_slides(block, indices[at]),
+            repeats=any(_moves(block, index) for index in indices[at]),
+            slides=_moves(block, indices[at][-1]),
         )
         for at in (0, 1)
     ]
@@ -185,6 +190,7 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
         dtype=str(store.buffer.dtype),
         rows_in_line=in_line[0],
         columns_in_line=in_line[1],
+        of_itself=read[0] == read[1],
         casts=any(str(load.source.dtype) != str(store.buffer.dtype) for load in loads),
         roomy_rows=_roomy_rows(block, rows, loads[1 - side].source, indices[1 - side]),
     )
@@ -342,8 +348,9 @@ def reindexed_places(block: Any, indices: Iterable[Any]) -> tuple[int, ...]:
     return tuple(sorted(places_in(block, found)))
 
 
-def _slides(block: Any, indices: Sequence[Any]) -> bool:
-    axes = [block.iter_vars[place] for place in places_in(block, indices[-1:])]
+def _moves(block: Any, index: Any) -> bool:
+    """With the results and the depth."""
+    axes = [block.iter_vars[place] for place in places_in(block, [index])]
     kinds = {int(axis.iter_type) for axis in axes if int(axis.dom.extent) > 1}
     return {_SPATIAL, _REDUCTION} <= kinds
 

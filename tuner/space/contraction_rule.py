@@ -9,6 +9,7 @@ from typing import Any
 
 from tuner.space.contraction import Contraction, grouped_axis, needs_simplifying
 from tuner.space.dots import dots_of, write_dots
+from tuner.space.gram import across
 from tuner.space.index_maps import index_map
 from tuner.space.offering import is_untouched, written
 from tuner.space.padding import padding_of
@@ -39,10 +40,15 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     by_phases = _in_phases(normal, name, target)
     if by_phases:  # whatever multiplies the zeros is left to stock
         return by_phases
-    node = normal.get(normal.get_sblock(name))
-    contraction = Contraction.of(node)
+    contraction = Contraction.of(normal.get(normal.get_sblock(name)))
     if contraction is None:
         return []
+    forms = _of_itself if contraction.of_itself else _of_two
+    return forms(normal, name, contraction, target)
+
+
+def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> list[Any]:
+    """Schedules of a product of two operands."""
     unit = vector_unit(target, contraction.dtype)
     straight = fitting_unit(unit, contraction.extents[1])
     cores = int(target.attrs.get("num-cores", 1))
@@ -54,20 +60,46 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
     if filled < _HALF:
         found = [(lanes, plan) for lanes, plan in found if plan.scalars is plan.vectors is Staging.NONE]
     forms = _tiles(contraction, found, cores=cores)
+    node = normal.get(normal.get_sblock(name))
     turned = Contraction.turned(node) if filled >= _HALF else None
     if turned is not None and _is_worth_turning(contraction, turned, straight, unit, found):
         n_tiles = 2 if turned.scalars.slides else 1
         padded = _padded(normal, name, turned)
         forms += _tiles(turned, _plans(turned, unit, n_tiles=n_tiles, padded=padded), cores=cores)
-    forms += [
+    return written(normal, name, forms + _of_few_rows(contraction, unit))
+
+
+def _of_itself(normal: Any, name: str, contraction: Contraction, target: Any) -> list[Any]:
+    """Schedules of an operand's product with itself; none of its copies for one side alone can be written."""
+    unit = vector_unit(target, contraction.dtype)
+    cores = int(target.attrs.get("num-cores", 1))
+    found = written(normal, name, _of_few_rows(contraction, unit))
+    if contraction.columns[-1].place not in contraction.vectors.contiguous:
+        laid = across(normal, name, contraction)
+        if laid is None:
+            return found
+        normal = laid
+        contraction = Contraction.of(laid.get(laid.get_sblock(name))) or contraction
+    fitting = fitting_unit(unit, contraction.extents[1])
+    in_place = [
+        (lanes, plan)
+        for lanes, plan in _plans(contraction, fitting, padded=Padded())
+        if plan.scalars is plan.vectors is Staging.NONE
+    ]
+    return found + written(normal, name, _tiles(contraction, in_place, cores=cores))
+
+
+def _of_few_rows(contraction: Contraction, unit: VectorUnit) -> list[Any]:
+    """Forms without register tiles of columns, where there are any."""
+    dots = [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
         for dots in dots_of(contraction, unit)
     ]
-    forms += [
+    streams = [
         partial(write_stream, contraction=contraction, stream=stream)
         for stream in streams_of(contraction, unit)
     ]
-    return written(normal, name, forms)
+    return dots + streams
 
 
 def _in_phases(schedule: Any, name: str, target: Any) -> list[Any]:
@@ -109,11 +141,13 @@ def _is_worth_turning(
 ) -> bool:
     """Straight, its vectors would have to be copied again and again, or padded; turned, they need not.
 
-    A window that is read where it lies is turned as well, if that leaves no more than half of a vector empty.
+    A window that is read where it lies is turned as well, if that leaves no more than half of a vector empty
+    and it either moves along the vectors or lies in lesser ones.
     """
-    if straight.vectors.slides:
-        in_place = any(plan.vectors is Staging.NONE for _, plan in found)
-        return not in_place or 2 * turned.extents[1] >= unit.lanes
+    if straight.vectors.repeats:
+        in_place = [lanes for lanes, plan in found if plan.vectors is Staging.NONE]
+        is_full = not straight.vectors.slides and unit.lanes in in_place
+        return not in_place or (2 * turned.extents[1] >= unit.lanes and not is_full)
     return bool(whole_tiles(turned, unit, count=1)) and not whole_tiles(straight, straight_unit, count=1)
 
 
@@ -129,13 +163,14 @@ def _plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2, padd
     half = half_unit(unit)
     if half is not None:
         found += [(half.lanes, plan) for plan in narrow_plans(contraction, unit, half)]
-    ready = ready_unit(unit, contraction.run)
+    # An operand's product with itself has no padded columns to compare with.
+    ready = ready_unit(unit, contraction.run, **({"least": 0.0} if contraction.of_itself else {}))
     if ready is not None:
         found += [(ready.lanes, plan) for plan in ready_plans(contraction, ready, padded=padded)]
     found = list(dict.fromkeys(found))
     in_place = [(lanes, plan) for lanes, plan in found if plan.vectors is Staging.NONE]
     # A copy of a window repeats its elements: 8 images of 14 x 14 took 11 ms with one, 0.58 without (Zen 4).
-    return in_place if contraction.vectors.slides and in_place else found
+    return in_place if contraction.vectors.repeats and in_place else found
 
 
 def _normalised(schedule: Any, name: str) -> Any | None:
@@ -157,11 +192,19 @@ def _normalised(schedule: Any, name: str) -> Any | None:
 
 
 def _only_moves(schedule: Any, producer: Any) -> bool:
-    """It has an operand in another order, for one reader: a plan that copies can do that as well."""
+    """It has an operand in another order, for one reader: a plan that copies can do that as well.
+
+    Of what the reader reads as well it makes another operand (see tuner.space.gram).
+    """
     node = schedule.get(producer)
-    value = getattr(node.body, "value", None)
-    moves = node.init is None and type(value).__name__ in ("BufferLoad", "TensorLoad")
-    return moves and len(schedule.get_consumers(producer)) == 1
+    value: Any = getattr(node.body, "value", None)
+    consumers = schedule.get_consumers(producer)
+    if node.init is not None or type(value).__name__ not in ("BufferLoad", "TensorLoad"):
+        return False
+    is_alone = len(consumers) == 1
+    return is_alone and not any(
+        part.source.same_as(value.source) for part in schedule.get(consumers[0]).reads
+    )
 
 
 def _same_axes(schedule: Any, block: Any) -> None:

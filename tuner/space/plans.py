@@ -167,7 +167,7 @@ def _peeled_tiles(contraction: Contraction, unit: VectorUnit) -> tuple[RegisterT
 
 def _even_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tuple[RegisterTile, ...]:
     """Of rows that are read where they lie, maybe a lesser last one; columns are padded in their copy."""
-    if contraction.vectors.slides:
+    if contraction.vectors.repeats:
         return ()
     even = [tile for tile in register_tiles(unit) if _has_even_rows(contraction, tile)]
     return _nearly_best(contraction, unit, even, count=count)
@@ -178,7 +178,8 @@ def _nearly_best(
 ) -> tuple[RegisterTile, ...]:
     results = _in_place(contraction)
     (best,) = best_tiles(register_tiles(unit), unit, results, count=1)
-    share = _NEARLY_SLIDING if contraction.scalars.slides else _NEARLY
+    is_costly = contraction.scalars.slides or contraction.of_itself
+    share = _NEARLY_SLIDING if is_costly else _NEARLY
     least = share * hope(best, unit, results)
     found = best_tiles(tiles, unit, results, count=count)
     return tuple(tile for tile in found if hope(tile, unit, results) >= least)

@@ -108,15 +108,17 @@ def half_unit(unit: VectorUnit) -> VectorUnit | None:
     return VectorUnit(lanes=unit.lanes // 2, registers=unit.registers) if is_split else None
 
 
-def ready_unit(unit: VectorUnit, run: int) -> VectorUnit | None:
-    """Vectors that make up `run` elements where they lie, but for the unit's own; None where none do well.
+def ready_unit(unit: VectorUnit, run: int, *, least: float = _MIN_READY) -> VectorUnit | None:
+    """Vectors that make up `run` elements where they lie, but for the unit's own.
+
+    None where none have `least` of the speed of padded ones.
 
     They need be no power of two: eleven columns took 19.6 µs, padded to sixteen 22.3, three 11.3 and 20.5
     (512 x 256, Zen 4). Longer ones than the unit's are slow.
     """
     fitting = [lanes for lanes in range(2, unit.lanes + 1) if run % lanes == 0]
     lanes = max(fitting, key=lambda lanes: (speed_of(lanes, unit), lanes), default=unit.lanes)
-    if lanes == unit.lanes or speed_of(lanes, unit) < _MIN_READY * _padded_speed(run, unit):
+    if lanes == unit.lanes or speed_of(lanes, unit) < least * _padded_speed(run, unit):
         return None
     half = half_unit(unit)
     is_half = half is not None and lanes <= half.lanes
