@@ -10,7 +10,7 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from checks.space import named_space
-from tests.tuner.contractions import convolution, inputs
+from tests.tuner.contractions import computed, convolution, inputs
 from tests.tuner.driving import open_search
 from tuner.module import canonical_module
 from tuner.space.finish_rule import is_ours
@@ -151,3 +151,15 @@ def test_an_image_of_few_channels_is_padded_line_by_line(channels, fuses):
     assert ours
     of_lines = [each for each in ours if f"range({130 * channels})" in each.mod.script()]
     assert bool(of_lines) == fuses
+
+
+def test_a_nest_in_which_a_sum_begins_is_finished_already():
+    """Its results are as many as vectors hold, and their loop is the cores'."""
+    target = make_target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
+    mod = computed(lambda topi, x: topi.sum(x, axis=(0, 2)), (64, 64, 784))
+    context = tvm.s_tir.meta_schedule.TuneContext(
+        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
+    )
+    ours = [schedule for schedule in context.generate_design_space() if is_ours(schedule)]
+    assert ours
+    assert all("T.parallel(64)" in schedule.mod.script() for schedule in ours)

@@ -61,12 +61,15 @@ def is_ours(schedule: Any) -> bool:
 
 
 def _blocks(mod: Any) -> list[Any]:
+    return [block for _, func in mod.functions_items() for block in _blocks_in(func.body)]
+
+
+def _blocks_in(statement: Any) -> list[Any]:
     import tvm_ffi
     from tvm.s_tir import SBlock
 
     found: list[Any] = []
-    for _, func in mod.functions_items():
-        tvm_ffi.structural_walk(func.body, (SBlock, found.append))
+    tvm_ffi.structural_walk(statement, (SBlock, found.append))
     return found
 
 
@@ -81,10 +84,19 @@ def _finish(schedule: Any, root: Any, target: Any) -> None:
     for block in schedule.get_child_blocks(root):
         node = schedule.get(block)
         if TILED not in node.annotations:
+            if _shares_loops(schedule, block):
+                schedule.annotate(block, TILED, STRUCTURE)
+                continue
             # Not every nest may be parallel: one may update a parameter in place, or scatter.
             with suppress(*TVM_ERRORS):
                 _finish_nest(schedule, block, target)
             schedule.annotate(block, TILED, STRUCTURE)
+
+
+def _shares_loops(schedule: Any, block: Any) -> bool:
+    """It stands in a nest of other blocks, as one in which a sum begins: whoever wrote that is done with it."""
+    outermost = next(iter(schedule.get_loops(block)), None)
+    return outermost is not None and len(_blocks_in(schedule.get(outermost))) > 1
 
 
 def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
