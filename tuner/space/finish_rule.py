@@ -94,7 +94,7 @@ def _finish(schedule: Any, root: Any, target: Any) -> None:
 
 
 def _shares_loops(schedule: Any, block: Any) -> bool:
-    """It stands in a nest of other blocks, as one in which a sum begins: whoever wrote that is done with it."""
+    """It stands in a nest of other blocks, as one in which a sum begins: whoever wrote that has done so."""
     outermost = next(iter(schedule.get_loops(block)), None)
     return outermost is not None and len(_blocks_in(schedule.get(outermost))) > 1
 

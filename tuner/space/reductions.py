@@ -18,6 +18,7 @@ from tuner.addresses import UnknownError, element_bytes
 from tuner.space.calls import parts_of
 from tuner.space.contraction import Contraction
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS
+from tuner.space.rows import n_accumulators
 from tuner.space.strides import strides_of
 from tuner.space.vectors import VectorUnit, largest_divisor
 
@@ -27,8 +28,6 @@ _MIN_LANES = 4
 _ENOUGH = 4
 #: Vectors of columns' sums in registers: 4096 x 512 on two cores took 53 µs, with 8 and 16 no less (Zen 4).
 _VECTORS = 4
-#: Vectors of partial results at most, of a line and of those that are summed with it.
-_ACCUMULATORS = 8
 #: A line of so many sums stays in a second cache.
 _MAX_LINE = 1 << 14
 
@@ -88,13 +87,6 @@ def _lanes(extent: int, unit: VectorUnit) -> int:
     return common if 2 * common >= unit.lanes else largest_divisor(extent, at_most=unit.lanes)
 
 
-def _n_accumulators(extent: int, lanes: int, *, lines: int) -> int:
-    """Vectors of partial results of so many lines: a short chain of steps, and a short one of what they leave."""
-    n_vectors = extent // lanes
-    fitting = [n for n in range(1, _ACCUMULATORS + 1) if n_vectors % n == 0]
-    return min(fitting, key=lambda n: n_vectors * lines / n + n * lanes)
-
-
 @dataclass(slots=True)
 class _Axis:
     """Neighbouring axes of the block that are summed alike and lie in one line."""
@@ -146,7 +138,7 @@ class _Shape:
         if extent >= self.lanes and extent % self.lanes == 0:
             lines = math.prod(self.extents[place] for place in self.summed if place != self.contiguous)
             yield replace(
-                way, vectors=_n_accumulators(extent, self.lanes, lines=lines // (way.pieces // shared))
+                way, vectors=n_accumulators(extent, self.lanes, lines=lines // (way.pieces // shared))
             )
 
     @property

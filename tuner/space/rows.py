@@ -71,16 +71,17 @@ def is_one_element(node: Any, n_axes: int) -> bool:
     return _length(node, n_axes) == 1
 
 
-def n_accumulators(extent: int, lanes: int, *, few: int = 1) -> int:
+def n_accumulators(extent: int, lanes: int, *, few: int = 1, lines: int = 1) -> int:
     """Vectors of partial results along a row; a row of whole vectors is one of whole steps.
 
     More make the chain of steps shorter, and that of the sum across them longer, which takes `few` at a time.
+    So many `lines` of this extent are summed together.
     """
     if extent % lanes:
         fitting = [n for n in _ACCUMULATORS if n == 1 or 2 * n * lanes <= extent]
     else:
         fitting = [n for n in _ACCUMULATORS if extent % (n * lanes) == 0]
-    return min(fitting, key=lambda n: math.ceil(extent / (n * lanes)) + n * lanes / few)
+    return min(fitting, key=lambda n: lines * math.ceil(extent / (n * lanes)) + n * lanes / few)
 
 
 def _shared_rows(schedule: Any, block: Any, unit: VectorUnit) -> tuple[tuple[int, ...], tuple[str, ...]]:
