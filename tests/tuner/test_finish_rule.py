@@ -163,3 +163,29 @@ def test_a_nest_in_which_a_sum_begins_is_finished_already():
     ours = [schedule for schedule in context.generate_design_space() if is_ours(schedule)]
     assert ours
     assert all("T.parallel(64)" in schedule.mod.script() for schedule in ours)
+
+
+def test_what_stock_has_tiled_beside_a_plan_goes_over_the_cores():
+    """Of two contractions one may have stock's tiles, beside a plan of the other."""
+    from tvm import topi
+
+    target = make_target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
+    x, w = te.placeholder((1, 18, 18, 32), name="X"), te.placeholder((3, 3, 4, 32), name="W")
+    v = te.placeholder((1, 1, 32, 48), name="V")
+    grouped = topi.nn.group_conv2d_nhwc(x, w, 1, 0, 1, 8)
+    mod = canonical_module(te.create_prim_func([x, w, v, topi.nn.conv2d_nhwc(grouped, v, 1, 0, 1)]))
+    context = tvm.s_tir.meta_schedule.TuneContext(
+        mod=mod, target=target, space_generator=with_ours(target), search_strategy="replay-trace"
+    )
+    ours = [schedule for schedule in context.generate_design_space() if is_ours(schedule)]
+    tiled_by_stock = [schedule for schedule in ours if _nests(schedule, n_loops=10)]
+    assert tiled_by_stock
+    for schedule in tiled_by_stock:
+        assert all(nest.kind == tvm.tirx.ForKind.PARALLEL for nest in _nests(schedule, n_loops=10))
+
+
+def _nests(schedule, *, n_loops):
+    """Outermost loops of the root's blocks that stand in so many, or in fewer that were fused."""
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    nests = [schedule.get_loops(block) for block in blocks]
+    return [schedule.get(loops[0]) for loops in nests if len(loops) >= n_loops]

@@ -12,9 +12,14 @@ from typing import Any
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.padding import write_lines
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, may_be_vectors
+from tuner.space.staging import summing
 from tuner.space.tiling_rule import goes_on
 from tuner.space.vectors import vector_unit
 from tuner.trace import TVM_ERRORS
+
+#: As stock's rule shares out.
+_JOBS_PER_CORE = 16
+_SERIAL = 0
 
 
 def finish_rule(stock: Any) -> Any:
@@ -82,21 +87,40 @@ def _parallel_alone() -> Any:
 
 def _finish(schedule: Any, root: Any, target: Any) -> None:
     for block in schedule.get_child_blocks(root):
-        node = schedule.get(block)
-        if TILED not in node.annotations:
-            if _shares_loops(schedule, block):
-                schedule.annotate(block, TILED, STRUCTURE)
-                continue
+        if str(schedule.get(block).annotations.get(TILED, "")) != STRUCTURE:
+            finish = _share_out if _is_written(schedule, block) else _finish_nest
             # Not every nest may be parallel: one may update a parameter in place, or scatter.
             with suppress(*TVM_ERRORS):
-                _finish_nest(schedule, block, target)
+                finish(schedule, block, target)
             schedule.annotate(block, TILED, STRUCTURE)
 
 
-def _shares_loops(schedule: Any, block: Any) -> bool:
-    """It stands in a nest of other blocks, as one in which a sum begins: whoever wrote that has done so."""
-    outermost = next(iter(schedule.get_loops(block)), None)
-    return outermost is not None and len(_blocks_in(schedule.get(outermost))) > 1
+def _is_written(schedule: Any, block: Any) -> bool:
+    """A rule of ours or of stock's has placed its loops, or put other blocks among them."""
+    loops = list(schedule.get_loops(block))
+    return len(loops) != len(schedule.get(block).iter_vars) or (
+        bool(loops) and len(_blocks_in(schedule.get(loops[0]))) > 1
+    )
+
+
+def _share_out(schedule: Any, block: Any, target: Any) -> None:
+    """The outermost loops go over the cores, if nobody has said so yet. Raises what TVM raises."""
+    extents = [int(axis.dom.extent) for axis in schedule.get(block).iter_vars]
+    enough = _JOBS_PER_CORE * int(target.attrs.get("num-cores", 1))
+    outer: list[Any] = []
+    for loop, sums in zip(schedule.get_loops(block), summing(schedule, block), strict=True):
+        node = schedule.get(loop)
+        if sums or int(node.kind) != _SERIAL:
+            break
+        outer.append(loop)
+        if type(node.body).__name__ != "For" or _product(schedule, outer) >= enough:
+            break
+    if outer and math.prod(extents) >= MIN_PARALLEL_ELEMENTS:
+        schedule.parallel(fused(schedule, outer))
+
+
+def _product(schedule: Any, loops: list[Any]) -> int:
+    return math.prod(int(schedule.get(loop).extent) for loop in loops)
 
 
 def _finish_nest(schedule: Any, block: Any, target: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.reductions import Reduction
 from tuner.space.registers import begin, fused
-from tuner.space.staging import below
+from tuner.space.staging import below, summing
 from tuner.space.vectors import largest_divisor
 
 _REDUCTION = 2
@@ -75,17 +75,17 @@ def _write_along(schedule: Any, block: Any, way: Reduction, *, outer: list[Any],
     """Partial results are an axis of their own, and summed where they were."""
     _, within = schedule.split(along, [None, way.lanes * way.vectors])
     part = schedule.rfactor(within, factor_axis=len(schedule.get(block).writes[0].region))
-    summing = _summing(schedule, block)
+    sums_of = summing(schedule, block)
     loops = list(schedule.get_loops(block))
-    (across,) = [loop for loop, sums in zip(loops, summing, strict=True) if sums]
-    outer = [loop for loop, sums in zip(loops, summing, strict=True) if not sums]
+    (across,) = [loop for loop, sums in zip(loops, sums_of, strict=True) if sums]
+    outer = [loop for loop, sums in zip(loops, sums_of, strict=True) if not sums]
     if outer:
         schedule.reorder(*outer, across)
     cores = _share_out(schedule, outer, way)
     if cores is not None:
         schedule.compute_at(part, cores, preserve_unit_loops=True)
     inner = below(schedule, part, cores)
-    flags = list(zip(inner, _summing(schedule, part)[-len(inner) :], strict=True))
+    flags = list(zip(inner, summing(schedule, part)[-len(inner) :], strict=True))
     steps = [loop for loop, sums in flags if sums]
     (within,) = [loop for loop, sums in flags if not sums and int(schedule.get(loop).extent) > 1]
     side, lanes = schedule.split(within, [None, way.lanes])
@@ -99,9 +99,9 @@ def _write_along(schedule: Any, block: Any, way: Reduction, *, outer: list[Any],
 
 def _write_total(schedule: Any, block: Any, way: Reduction) -> None:
     """Of the pieces' results: little, for one core."""
-    loops, summing = list(schedule.get_loops(block)), _summing(schedule, block)
-    (pieces,) = [loop for loop, sums in zip(loops, summing, strict=True) if sums]
-    results = [loop for loop, sums in zip(loops, summing, strict=True) if not sums]
+    loops, sums_of = list(schedule.get_loops(block)), summing(schedule, block)
+    (pieces,) = [loop for loop, sums in zip(loops, sums_of, strict=True) if sums]
+    results = [loop for loop, sums in zip(loops, sums_of, strict=True) if not sums]
     lanes = math.gcd(int(schedule.get(results[-1]).extent), way.lanes) if results else 1
     if lanes < _MIN_LANES:
         schedule.decompose_reduction(block, pieces)
@@ -121,18 +121,3 @@ def _share_out(schedule: Any, outer: Sequence[Any], way: Reduction) -> Any | Non
     if way.is_parallel:
         schedule.parallel(cores)
     return cores
-
-
-def _summing(schedule: Any, block: Any) -> list[bool]:
-    """Of each loop around a block, whether it goes through what is summed."""
-    from tvm.tirx.analysis import undefined_vars
-
-    loops = list(schedule.get_loops(block))
-    realize = schedule.get(loops[-1]).body
-    bound = [
-        variable
-        for value, axis in zip(realize.iter_values, realize.block.iter_vars, strict=True)
-        if int(axis.iter_type) == _REDUCTION
-        for variable in undefined_vars(value, [])
-    ]
-    return [any(schedule.get(loop).loop_var.same_as(variable) for variable in bound) for loop in loops]

@@ -18,6 +18,7 @@ from tuner.space.vectors import largest_divisor
 _MIN_LANES = 4
 #: Of the depth that a core copies at once.
 _STEPS = 16
+_REDUCTION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +119,18 @@ def below(schedule: Any, block: Any, after: Any | None) -> list[Any]:
     known = schedule.get(after)
     at = next(place for place, loop in enumerate(loops) if schedule.get(loop).same_as(known))
     return loops[at + 1 :]
+
+
+def summing(schedule: Any, block: Any) -> list[bool]:
+    """Of each loop around a block, whether it goes through what is summed."""
+    from tvm.tirx.analysis import undefined_vars
+
+    loops = list(schedule.get_loops(block))
+    realize = schedule.get(loops[-1]).body
+    bound = [
+        variable
+        for value, axis in zip(realize.iter_values, realize.block.iter_vars, strict=True)
+        if int(axis.iter_type) == _REDUCTION
+        for variable in undefined_vars(value, [])
+    ]
+    return [any(schedule.get(loop).loop_var.same_as(variable) for variable in bound) for loop in loops]
