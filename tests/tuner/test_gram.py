@@ -1,6 +1,8 @@
 """Products of an operand with itself, whose two reads TVM does not tell apart."""
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.tuner.contractions import assert_same_numbers, spaces
 from tuner.module import canonical_module
@@ -55,6 +57,22 @@ def gram(shape, *, depth, batch=(), epilogue=False):
 )
 def test_a_product_with_itself_gives_the_numbers_of_the_untuned_program(llvm, shape, kinds):
     assert_same_numbers(gram(shape, **kinds), llvm, seed=3, at_most=3)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(
+    batch=st.integers(1, 3), rows=st.sampled_from([2, 4, 9, 24, 33, 40, 62, 100]),
+    depth=st.sampled_from([1, 7, 64, 300]), lies_along=st.booleans(), epilogue=st.booleans(),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_of_any_extents_whatever_forms_there_are_give_these_numbers(
+    llvm, batch, rows, depth, lies_along, epilogue, seed
+):
+    shape, summed = ((batch, rows, depth), 2) if lies_along else ((batch, depth, rows), 1)
+    mod = gram(shape, depth=(summed,), batch=(0,), epilogue=epilogue)
+    found = spaces(mod, llvm)
+    if found:
+        assert_same_numbers(mod, llvm, seed=seed, found=found, at_most=2)
 
 
 def test_both_operands_are_known_to_be_one():
