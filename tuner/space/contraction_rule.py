@@ -18,7 +18,7 @@ from tuner.space.phases import absorb_dilation, phased_of
 from tuner.space.plans import Padded, Plan, Staging, narrow_plans, plans, ready_plans, whole_tiles
 from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile
-from tuner.space.vectors import VectorUnit, fitting_unit, half_unit, ready_unit, vector_unit
+from tuner.space.vectors import MIN_READY, VectorUnit, fitting_unit, half_unit, ready_unit, vector_unit
 from tuner.trace import TVM_ERRORS
 
 #: Parts of a vector that a group's columns fill: up to the first stock's tiles are better, from the second on
@@ -164,7 +164,7 @@ def _plans(contraction: Contraction, unit: VectorUnit, *, n_tiles: int = 2, padd
     if half is not None:
         found += [(half.lanes, plan) for plan in narrow_plans(contraction, unit, half)]
     # An operand's product with itself has no padded columns to compare with.
-    ready = ready_unit(unit, contraction.run, **({"least": 0.0} if contraction.of_itself else {}))
+    ready = ready_unit(unit, contraction.run, least=0.0 if contraction.of_itself else MIN_READY)
     if ready is not None:
         found += [(ready.lanes, plan) for plan in ready_plans(contraction, ready, padded=padded)]
     found = list(dict.fromkeys(found))

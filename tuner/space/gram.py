@@ -4,6 +4,7 @@ TVM cannot tell the two reads apart, and copies neither alone. The operand is re
 lies along the depth, from one copy of it that lies along its rows.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,17 +59,10 @@ def _lay_across(schedule: Any, block: Any, order: Sequence[Sequence[Axis]]) -> N
     schedule.transform_layout(block, ("read", 0), fusing(places, [[axis] for part in order for axis in part]))
     sides = [part for part in (batch, rows, depth) if part]
     schedule.transform_block_layout(copy, fusing(places, sides))
-    n_rows, n_depth = (_extent(part) for part in (rows, depth))
+    n_rows, n_depth = (math.prod(axis.extent for axis in part) for part in (rows, depth))
     size = largest_divisor(n_rows, at_most=_MAX_ROWS)
     stage = Stage(block=copy, lanes=size, along_depth=True, in_panels=True, depth=n_depth)
     write_stage(schedule, stage, after=None, lanes=_SQUARE)
     if len(rows) == 1:
         space_rows(schedule, copy)
     schedule.annotate(copy, TILED, STRUCTURE)
-
-
-def _extent(axes: Sequence[Axis]) -> int:
-    result = 1
-    for axis in axes:
-        result *= axis.extent
-    return result

@@ -10,7 +10,6 @@ from tuner.space.registers import begin, fused
 from tuner.space.staging import below, summing
 from tuner.space.vectors import largest_divisor
 
-_REDUCTION = 2
 #: Narrower vectors than this are left to LLVM.
 _MIN_LANES = 4
 #: Steps that pass over sums in cache at once: 4096 x 512 took 49 µs, with 4 and 16 no less (Zen 4).

@@ -45,7 +45,7 @@ _MAX_ROWS = 28
 _MIN_LANES = 4
 _MAX_VECTORS = 8
 #: Vectors that lie ready may leave so much more of their lanes empty than padded ones do.
-_MIN_READY = 0.85
+MIN_READY = 0.85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ def half_unit(unit: VectorUnit) -> VectorUnit | None:
     return VectorUnit(lanes=unit.lanes // 2, registers=unit.registers) if is_split else None
 
 
-def ready_unit(unit: VectorUnit, run: int, *, least: float = _MIN_READY) -> VectorUnit | None:
+def ready_unit(unit: VectorUnit, run: int, *, least: float = MIN_READY) -> VectorUnit | None:
     """Vectors that make up `run` elements where they lie, but for the unit's own.
 
     None where none have `least` of the speed of padded ones.
