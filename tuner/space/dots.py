@@ -2,7 +2,9 @@
 
 Each weight is read once, where it lies: packing it would read and write it once more, and such a kernel waits
 for memory (a dense layer of one row, or of a small batch). An accumulator is a vector of partial sums, which
-rfactor makes an axis of its own; the sums across a vector are a second, small block.
+rfactor makes an axis of its own; the sums across a vector are a second, small block. Tiles of rows stand
+inside of the columns or outside, where a core's columns stay in its second cache: 16 rows of 1024 numbers are
+twice a first cache (16 x 4096 x 1024: 2030 and 1780 µs, Zen 3).
 """
 
 from dataclasses import dataclass
@@ -84,8 +86,10 @@ def _partial_sums(schedule: Any, block: Any, dots: Dots, *, lanes: int) -> _Sums
     rows, tile_rows = schedule.split(rows, [None, dots.rows])
     columns, tile_columns = schedule.split(columns, [None, dots.columns])
     outer, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
+    is_high = int(schedule.get(rows).extent) > 1
+    *outer_rows, rows = sampled(schedule, rows, n=2, max_innermost=_MAX_TILES) if is_high else [rows]
     tile = (tile_rows, tile_columns, within)
-    schedule.reorder(*batch, outer, columns, rows, steps, *tile)
+    schedule.reorder(*batch, outer, *outer_rows, columns, rows, steps, *tile)
     cores = schedule.fuse(*batch, outer) if batch else outer
     schedule.parallel(cores)
     return _Sums(block=partial, cores=cores, steps=steps, tile=tile)
