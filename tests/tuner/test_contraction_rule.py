@@ -41,6 +41,7 @@ from tuner.space.tiling import tile as write_tile
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
 from tuner.tvm_light import load_tvm
+from workers.program import replay
 
 tvm = load_tvm()
 te = tvm.te
@@ -163,6 +164,18 @@ def test_few_rows_that_lie_along_the_depth_are_dot_products_too(llvm, rows, colu
         check_trace(json.loads(canonical_text(schedule.trace)))
         got = outputs(schedule.mod, llvm, arrays)
         np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("split", [[2, 1], [1, 2]])
+def test_tiles_of_rows_of_dot_products_stand_outside_of_the_columns_or_inside(llvm, split):
+    mod = matmul(8, 33, 64, transposed=True, epilogue=True)  # two tiles of four rows
+    found = [schedule for schedule in spaces(mod, llvm) if "RFactor" in canonical_text(schedule.trace)]
+    instructions, decisions = json.loads(canonical_text(found[0].trace))
+    (columns, factors), (rows, _) = decisions
+    text = json.dumps([instructions, [[columns, factors], [rows, split]]])
+    arrays = inputs(mod)
+    got = outputs(replay(mod, text), llvm, arrays)
+    np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtypes", [("float16",) * 2, ("bfloat16",) * 2, ("int8", "int32")])
