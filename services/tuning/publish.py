@@ -67,11 +67,15 @@ def decide(evidence: Evidence, settings: TunerSettings, *, ending: bool, round_:
 
 
 def _winner(evidence: Evidence) -> Confirmation | None:
-    """The fastest confirmation that beat the very record that stands now."""
+    """Of the confirmations that beat the very record that stands now, the one that beat it by most.
+
+    Each met that record at another moment, and on a shared host one moment is half as fast as the next:
+    their ratios to it compare, their own times do not.
+    """
     winners = [
         confirmation for confirmation in evidence.confirmations if _won(confirmation, evidence.incumbent)
     ]
-    return min(winners, key=_latency, default=None)
+    return min(winners, key=_share_of_incumbent, default=None)
 
 
 def _won(confirmation: Confirmation, incumbent: Incumbent | None) -> bool:
@@ -159,6 +163,12 @@ def _sound(confirmation: Confirmation) -> bool:
 def _unsound(confirmation: Confirmation) -> bool:
     """It was measured and came to nothing: wrong output, a crash, or the farm gave up."""
     return confirmation.state in (TrialState.DONE, TrialState.FAILED) and not _sound(confirmation)
+
+
+def _share_of_incumbent(confirmation: Confirmation) -> float:
+    """Its time over the incumbent's between which it was measured; its seconds where there was none."""
+    its_secs = confirmation.incumbent_latency_secs
+    return _latency(confirmation) / its_secs if its_secs else _latency(confirmation)
 
 
 def _latency(confirmation: Confirmation) -> float:

@@ -82,6 +82,17 @@ def test_the_fastest_confirmation_is_published() -> None:
     assert decision.publish.trace_hash == "b"
 
 
+def test_of_two_that_beat_the_incumbent_the_one_that_beat_it_by_more_is_published() -> None:
+    in_a_slow_moment = confirmation("a", 12.0, against_ms=20.0)
+    in_a_fast_moment = confirmation("b", 8.0, against_ms=9.0)
+    decision = decided(
+        *(contender("a", 8.0), contender("b", 9.0)),
+        confirmations=[in_a_slow_moment, in_a_fast_moment],
+        incumbent=OLD,
+    )
+    assert decision.publish is in_a_slow_moment
+
+
 def test_a_confirmation_that_lost_against_the_incumbent_is_never_published() -> None:
     assert decided(
         contender("a", 9.0), confirmations=[confirmation("a", 9.0, against_ms=8.9)], incumbent=OLD
