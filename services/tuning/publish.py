@@ -75,7 +75,7 @@ def _winner(evidence: Evidence) -> Confirmation | None:
     winners = [
         confirmation for confirmation in evidence.confirmations if _won(confirmation, evidence.incumbent)
     ]
-    return min(winners, key=_share_of_incumbent, default=None)
+    return min(winners, key=_ratio_to_incumbent, default=None)
 
 
 def _won(confirmation: Confirmation, incumbent: Incumbent | None) -> bool:
@@ -165,7 +165,7 @@ def _unsound(confirmation: Confirmation) -> bool:
     return confirmation.state in (TrialState.DONE, TrialState.FAILED) and not _sound(confirmation)
 
 
-def _share_of_incumbent(confirmation: Confirmation) -> float:
+def _ratio_to_incumbent(confirmation: Confirmation) -> float:
     """Its time over the incumbent's between which it was measured; its seconds where there was none."""
     its_secs = confirmation.incumbent_latency_secs
     return _latency(confirmation) / its_secs if its_secs else _latency(confirmation)
