@@ -120,8 +120,11 @@ def stopped(server: Server) -> Iterator[None]:
     """The server hangs: all of its processes are stopped. At the end they go on, those made meanwhile too."""
     root = psutil.Process(server.pid)
     try:
-        # First who would note that the others do not move.
-        for process in [root, *root.children(recursive=True)]:
+        # First who would note that the others do not move; who starts them starts none that is not seen.
+        root.suspend()
+        while root.status() != psutil.STATUS_STOPPED:
+            time.sleep(0.01)
+        for process in root.children(recursive=True):
             process.suspend()
         yield
     finally:
