@@ -39,7 +39,7 @@ format: setup ## Format and fix what ruff can
 	$(BIN)/ruff check --fix .
 
 test: setup ## Every test, on SQLite, PostgreSQL and Valkey started from wheels
-	$(BIN)/pytest -m 'not browser and not slow' -n 2 --dist loadgroup --durations=20
+	$(BIN)/pytest -m 'not browser and not slow' -n 2 --dist loadgroup --no-loadscope-reorder --durations=20
 
 test-slow: setup ## Worker roles killed in a job, a worker cut off from its broker (two minutes)
 	$(BIN)/pytest -m slow

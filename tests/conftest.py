@@ -16,22 +16,34 @@ from db.tables import Row
 from tests.servers import run_postgres, run_valkey
 
 _ON_THE_DEVICE = frozenset({"system", "workers"})
+_DEVICE = "device"
 
 # TVM's thread pool binds the thread that starts it to one core, and every process that the tests start later
 # would inherit that: a worker would find a device of one core.
 os.environ["TVM_BIND_THREADS"] = "0"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Under `-n 2 --dist loadgroup`: what measures stays together, one at a time; else a file stays together.
 
-    The first group owns the device: two workers that time at once on the same cores would time each other.
+    The first group owns the device: two workers that time at once on the same cores would time each other. It
+    is the longest, and comes first (with --no-loadscope-reorder). pytest-xdist reads groups in this same hook.
     """
     here = Path(__file__).parent
     for item in items:
         room = item.path.relative_to(here).parts[0]
-        group = "device" if room in _ON_THE_DEVICE else str(item.path)
+        group = _DEVICE if room in _ON_THE_DEVICE else str(item.path.relative_to(here))
         item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args[0] != _DEVICE)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Raises pytest.UsageError where pytest-xdist has not taken the groups: it does so in silence."""
+    if session.config.getoption("loadgroup", default=False):
+        for item in session.items:
+            if "@" not in item.nodeid.rpartition("::")[2]:
+                raise pytest.UsageError(f"pytest-xdist does not see the group of {item.nodeid}")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

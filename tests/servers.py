@@ -106,6 +106,10 @@ class Postgres(Server):
         _wait_for(lambda: psycopg.connect(self.dsn()).close(), psycopg.OperationalError)
         return self
 
+    def end(self, signum: signal.Signals = signal.SIGINT) -> None:
+        """At once: SIGTERM waits until every client has gone."""
+        super().end(signum)
+
     def dsn(self, database: str = "postgres") -> str:
         """As libpq reads it."""
         return f"host={self._home} user=postgres dbname={database}"
