@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Under `-n 2 --dist loadgroup`: what measures stays together, one at a time; else a file stays together.
 
     The first group owns the device: two workers that time at once on the same cores would time each other. It
-    is the longest, and comes first (with --no-loadscope-reorder). pytest-xdist reads groups in this same hook.
+    is the longest, and starts first (`--no-loadscope-reorder`). pytest-xdist reads groups in this same hook.
     """
     here = Path(__file__).parent
     for item in items:
