@@ -20,6 +20,7 @@ tvm = load_tvm()
 te = tvm.te
 
 OURS, _ = named_space("tilefarm")
+_UNROLLED = 3
 
 
 def depthwise(size, channels, *, stride, padding):
@@ -109,6 +110,40 @@ def test_each_form_gives_the_numbers_of_the_untuned_program(llvm, mod, n_forms):
         drawn = apply_trace([instructions, []], mod, rand_state=1 + seed)
         check_trace(json.loads(canonical_text(drawn.trace)))
         np.testing.assert_allclose(outputs(drawn.mod, llvm, arrays), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mod", "is_offered"),
+    [
+        (lambda: depthwise(12, 32, stride=1, padding=1), True),
+        (lambda: pooling("max", 7, 16, stride=1, padding=1), True),
+        (lambda: depthwise(24, 32, stride=2, padding=1), False),
+        (lambda: dilated(12, 32), False),
+        (lambda: depthwise(13, 32, stride=1, padding=1), False),
+        (lambda: depthwise(12, 24, stride=1, padding=1), False),
+    ],
+    ids=["depthwise", "max", "reads too much", "reads apart", "prime lines", "odd channels"],
+)
+def test_several_lines_hold_what_they_read_in_32_registers(llvm, mod, is_offered):
+    mod = mod()
+    target = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
+    wide = [schedule for schedule in spaces(mod, target) if _copies_into_registers(schedule)]
+    assert len(wide) == is_offered
+    arrays = inputs(mod)
+    expected = outputs(mod, llvm, arrays)
+    for schedule in wide:
+        instructions, _ = json.loads(canonical_text(schedule.trace))
+        drawn = apply_trace([instructions, []], mod, rand_state=1)
+        check_trace(json.loads(canonical_text(drawn.trace)))
+        np.testing.assert_allclose(outputs(drawn.mod, llvm, arrays), expected, rtol=1e-4, atol=1e-5)
+
+
+def _copies_into_registers(schedule):
+    """What moves the image into its padding is unrolled."""
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    copies = [block for block in blocks if schedule.get(block).name_hint.lower().startswith("pad")]
+    loops = [schedule.get(loop) for copy in copies for loop in schedule.get_loops(copy)]
+    return any(int(loop.kind) == _UNROLLED for loop in loops)
 
 
 def test_a_window_of_bfloat16_begins_in_a_way_that_tvm_can_build(llvm):

@@ -11,7 +11,9 @@ taps, of which LLVM makes vectors that it shuffles at each tap.
 """
 
 import dataclasses
+import itertools
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +35,8 @@ _MAX_STRIDE = 4
 _MAX_VECTORS, _MIN_SPEED, _GAIN = 4, 0.4, 1.2
 #: With more taps the parts of an odd vector that are loaded once are too many for the registers.
 _UNROLLED_TAPS = 9
+#: Lines of a tile that holds what it reads, and outputs for each vector read: 3 x 3 taps, four lines of two.
+_MAX_LINES, _MIN_OUTPUTS = 4, 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,8 @@ class Window:
     lanes: int
     #: The padding is decided at each read, else copied with what it surrounds.
     inlines_padding: bool = False
+    #: Lines of neighbours; several stand in registers beside the padded part of the image that they read.
+    lines: int = 1
     #: Elements from one neighbour to the next, which the copy deals out; 1 where it leaves them.
     stride: int = 1
     #: Places of the axes that stay loops, no tap of which neighbours share; the others are unrolled.
@@ -82,7 +88,8 @@ def windows_of(schedule: Any, block: Any, unit: VectorUnit) -> tuple[Window, ...
     if not copies or any(_pads_lines(schedule.get(copy)) for copy in copies):
         return found
     inlined = (dataclasses.replace(window, inlines_padding=True) for window in found)
-    return tuple(each for pair in zip(found, inlined, strict=True) for each in pair)
+    pairs = tuple(each for pair in zip(found, inlined, strict=True) for each in pair)
+    return (*pairs, *_of_several_lines(schedule.get(block), [schedule.get(copy) for copy in copies], unit))
 
 
 def paddings_of(schedule: Any, block: Any) -> list[Any]:
@@ -139,6 +146,38 @@ def _sizes(line: _Line, unit: VectorUnit) -> tuple[Window, ...]:
         Window(neighbours=neighbours, lanes=lanes, stride=line.stride, rolled=rolled)
         for neighbours, lanes, rolled in found
     )
+
+
+def _of_several_lines(node: Any, copies: list[Any], unit: VectorUnit) -> tuple[Window, ...]:
+    """The tile that reads fewest vectors for each output, where it and what it reads fit the registers."""
+    spatial, taps = (
+        [place for place, axis in enumerate(node.iter_vars) if int(axis.iter_type) == kind]
+        for kind in (_SPATIAL, _REDUCTION)
+    )
+    copied = [load for copy in copies for load in loads_of(node.body) if _writes(copy, load.source)]
+    if len(spatial) < 3 or len(copied) != 1 or len(copies) != 1:
+        return ()
+    *_, height, width, lane = (int(node.iter_vars[place].dom.extent) for place in spatial)
+    places = (spatial[-3], spatial[-2], *taps)
+    try:
+        steps = strides_of(node, copied[0].source, copied[0].indices, places=places)
+    except UnknownError:
+        return ()
+    sizes = [range(int(node.iter_vars[place].dom.extent)) for place in taps]
+    best, chosen = _MIN_OUTPUTS, None
+    for lines, neighbours in itertools.product(range(_MAX_LINES, 1, -1), range(1, _MAX_LINES + 1)):
+        points = itertools.product(range(lines), range(neighbours), *sizes)
+        n_read = len({sum(map(operator.mul, steps, point)) for point in points})
+        fits = n_read + lines * neighbours <= unit.registers
+        if fits and height % lines == width % neighbours == 0 and lines * neighbours / n_read > best:
+            best, chosen = lines * neighbours / n_read, (lines, neighbours)
+    if chosen is None or lane % unit.lanes != 0:
+        return ()
+    return (Window(neighbours=chosen[1], lanes=unit.lanes, lines=chosen[0]),)
+
+
+def _writes(node: Any, buffer: Any) -> bool:
+    return bool(node.writes[0].source.same_as(buffer))
 
 
 def _neighbours(lines: int, lanes: int, unit: VectorUnit) -> int:
