@@ -24,7 +24,8 @@ from tilefarm import answers, applied, http, model_tuning, module, signatures
 from tilefarm import target as targets
 from tilefarm.space import trace_json
 
-DEADLINE_SECS = 0.3
+#: Longer than a busy machine holds up a process: two waits then differ from one.
+DEADLINE_SECS = 1.0
 SIGNER = Signer.new()
 
 
@@ -113,7 +114,7 @@ def test_whatever_the_service_does_the_model_compiles(fault: str) -> None:
         db.close()
     assert (db.stats().hits, db.stats().errors) == (0, 2)
     # One wait for the service (a lost connection is tried twice), and its own hashing.
-    assert db.stats().total_secs < DEADLINE_SECS + 0.5
+    assert db.stats().total_secs < 2 * DEADLINE_SECS
     assert 1 <= server.requests <= 2
 
 
@@ -132,7 +133,7 @@ def test_the_farms_target_is_within_the_same_deadline(fault: str) -> None:
         began = time.monotonic()
         with pytest.raises(tilefarm.ServiceError):
             db.target("local")
-        assert time.monotonic() - began < DEADLINE_SECS + 0.5
+        assert time.monotonic() - began < 2 * DEADLINE_SECS
         assert compiled_right(db)
         db.close()
     # Nobody asked again: what was waited for the target is not waited for once more.
