@@ -6,7 +6,7 @@ operand is loaded as vectors follows from the output's innermost axis. Names and
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -99,6 +99,14 @@ class Contraction:
     def writes_rows(self) -> bool:
         """A vector of the output's columns lies contiguous in it."""
         return self.columns[-1].place in self.contiguous
+
+    def by_lines(self) -> Self | None:
+        """Each line of rows by itself, the other rows' axes in its batch; None where there is one line."""
+        long = [axis for axis in self.rows if axis.extent > 1]
+        if len(long) < 2 or self.rows_in_line:
+            return None
+        others = tuple(axis for axis in self.rows if axis != long[-1])
+        return replace(self, batch=(*self.batch, *others), rows=(long[-1],))
 
     @classmethod
     def of(cls, block: Any, *, guarded: bool = False) -> Self | None:

@@ -18,12 +18,24 @@ from tuner.space.phases import absorb_dilation, phased_of
 from tuner.space.plans import Padded, Plan, Staging, narrow_plans, plans, ready_plans, whole_tiles
 from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile
-from tuner.space.vectors import MIN_READY, VectorUnit, fitting_unit, half_unit, ready_unit, vector_unit
+from tuner.space.vectors import (
+    MIN_READY,
+    RegisterTile,
+    Results,
+    VectorUnit,
+    fitting_unit,
+    half_unit,
+    hope,
+    ready_unit,
+    vector_unit,
+)
 from tuner.trace import TVM_ERRORS
 
 #: Parts of a vector that a group's columns fill: up to the first stock's tiles are better, from the second on
 #: copies of operands pay.
 _THIN, _HALF = 0.25, 0.5
+#: How much more hope a tile needs whose last one in each line is lesser.
+_GAIN = 1.1
 
 #: With the lanes of their vectors.
 _Plans = list[tuple[int, Plan]]
@@ -60,6 +72,7 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
     if filled < _HALF:
         found = [(lanes, plan) for lanes, plan in found if plan.scalars is plan.vectors is Staging.NONE]
     forms = _tiles(contraction, found, cores=cores)
+    forms += _tiles(*_by_lines(contraction, straight, found, padded), cores=cores)
     node = normal.get(normal.get_sblock(name))
     turned = Contraction.turned(node) if filled >= _HALF else None
     if turned is not None and _is_worth_turning(contraction, turned, straight, unit, found):
@@ -67,6 +80,34 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
         padded = _padded(normal, name, turned)
         forms += _tiles(turned, _plans(turned, unit, n_tiles=n_tiles, padded=padded), cores=cores)
     return written(normal, name, forms + _of_few_rows(contraction, unit))
+
+
+def _by_lines(
+    contraction: Contraction, unit: VectorUnit, found: _Plans, padded: Padded
+) -> tuple[Contraction, _Plans]:
+    """A sliding window whose lines no good tile divides: tiles that end with a line, in place of a copy."""
+    lines = contraction.by_lines() if contraction.scalars.repeats else None
+    if lines is None:
+        return contraction, []
+    in_place = [
+        (unit.lanes, plan)
+        for plan in plans(lines, unit, padded=padded)
+        if plan.scalars is Staging.NONE and plan.vectors is not Staging.TILE
+    ]
+    best, other = (
+        max((_hope(each, unit, plan.tile) for lanes, plan in those if _fits(lanes, plan, unit)), default=0.0)
+        for each, those in ((contraction, found), (lines, in_place))
+    )
+    return lines, in_place if other > _GAIN * best else []
+
+
+def _fits(lanes: int, plan: Plan, unit: VectorUnit) -> bool:
+    return lanes == unit.lanes and plan.scalars is Staging.NONE
+
+
+def _hope(contraction: Contraction, unit: VectorUnit, tile: RegisterTile) -> float:
+    rows, columns, depth = contraction.extents
+    return hope(tile, unit, Results(rows=rows, columns=columns, depth=depth))
 
 
 def _of_itself(normal: Any, name: str, contraction: Contraction, target: Any) -> list[Any]:
