@@ -46,7 +46,7 @@ def write_window(schedule: Any, block: Any, window: Window) -> None:
     cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
     schedule.parallel(cores)
     # Dealt out for a few lines at a time it stays in the first cache: 64 x 112 x 112 pooled 55 µs, else 73.
-    dealt = (lines or rows) if window.stride > 1 else cores
+    dealt = (lines or rows) if window.deals_lines else cores
     _write_padding(schedule, block, inside[-1] if window.lines > 1 else dealt, window)
     _write_consumer(schedule, block, cores, window)
     for loop in (*taps, *tile[:-1]):

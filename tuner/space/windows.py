@@ -54,6 +54,8 @@ class Window:
     lines: int = 1
     #: Elements from one neighbour to the next, which the copy deals out; 1 where it leaves them.
     stride: int = 1
+    #: It deals out what a few lines read; else, where the next ones read most of it again, what a core does.
+    deals_lines: bool = False
     #: Places of the axes that stay loops, no tap of which neighbours share; the others are unrolled.
     rolled: tuple[int, ...] = ()
 
@@ -143,7 +145,13 @@ def _sizes(line: _Line, unit: VectorUnit) -> tuple[Window, ...]:
         if rolled or of_wide == 1:
             found.append((of_narrow, narrow, rolled))
     return tuple(
-        Window(neighbours=neighbours, lanes=lanes, stride=line.stride, rolled=rolled)
+        Window(
+            neighbours=neighbours,
+            lanes=lanes,
+            stride=line.stride,
+            deals_lines=line.stride > 1 and line.n_taps <= _UNROLLED_TAPS,
+            rolled=rolled,
+        )
         for neighbours, lanes, rolled in found
     )
 
