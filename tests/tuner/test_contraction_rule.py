@@ -37,7 +37,6 @@ from tuner.space.dots import dots_of
 from tuner.space.finish_rule import is_ours
 from tuner.space.plans import Padded, Staging, plans
 from tuner.space.streams import streams_of, write_stream
-from tuner.space.tiling import PEELED
 from tuner.space.tiling import tile as write_tile
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
@@ -106,21 +105,6 @@ def test_convolutions_strided_dilated_and_grouped_give_the_numbers_of_the_untune
         size, 8 * groups, 20 * groups, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
     assert_same_numbers(mod, llvm, seed=seed)
-
-
-@pytest.mark.parametrize(
-    ("size", "stride", "padding", "groups", "relu"),
-    [(16, 1, 1, 1, True), (18, 1, 0, 1, False), (32, 2, 1, 1, True), (16, 1, 1, 2, True)],
-    ids=["padded", "without padding", "strided", "grouped"],
-)
-def test_lines_that_no_tile_divides_end_with_a_lesser_one(llvm, size, stride, padding, groups, relu):
-    """17 pixels: the image is read where it lies, not copied tap by tap."""
-    mod = convolution(
-        size, 32 * groups, 48 * groups, stride=stride, padding=padding, dilation=1, groups=groups, relu=relu
-    )
-    found = [each for each in spaces(mod, llvm) if PEELED in canonical_text(each.trace)]
-    assert found
-    assert_same_numbers(mod, llvm, seed=11, found=found, at_most=len(found))
 
 
 def test_a_convolution_with_channels_first_gives_the_numbers_of_the_untuned_program(llvm):

@@ -15,29 +15,24 @@ from tuner.space.offering import is_untouched, written
 from tuner.space.padding import padding_of
 from tuner.space.phase_nest import phase_nests, write_phases
 from tuner.space.phases import absorb_dilation, phased_of
-from tuner.space.plans import Padded, Plan, Staging, narrow_plans, plans, ready_plans, whole_tiles
+from tuner.space.plans import (
+    Padded,
+    Plan,
+    Staging,
+    ending_plans,
+    narrow_plans,
+    plans,
+    ready_plans,
+    whole_tiles,
+)
 from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile
-from tuner.space.vectors import (
-    MIN_READY,
-    RegisterTile,
-    Results,
-    VectorUnit,
-    fitting_unit,
-    half_unit,
-    hope,
-    ready_unit,
-    vector_unit,
-)
+from tuner.space.vectors import MIN_READY, VectorUnit, fitting_unit, half_unit, ready_unit, vector_unit
 from tuner.trace import TVM_ERRORS
 
 #: Parts of a vector that a group's columns fill: up to the first stock's tiles are better, from the second on
 #: copies of operands pay.
 _THIN, _HALF = 0.25, 0.5
-#: How much more hope a tile needs whose last one in each line is lesser, and how much at least: lines of 7
-#: and 13 pixels, 0.67 to 0.78 with 16 registers, gained nothing or took up to a tenth longer; 17 and more,
-#: from 0.82 on, gained up to 25 %.
-_GAIN, _LEAST = 1.1, 0.8
 
 #: With the lanes of their vectors.
 _Plans = list[tuple[int, Plan]]
@@ -91,25 +86,9 @@ def _by_lines(
     lines = contraction.by_lines() if contraction.scalars.repeats else None
     if lines is None:
         return contraction, []
-    ended = [
-        (unit.lanes, plan)
-        for plan in plans(lines, unit, padded=padded)
-        if plan.peels and plan.vectors is not Staging.TILE
-    ]
-    best, other = (
-        max((_hope(each, unit, plan.tile) for lanes, plan in those if _fits(lanes, plan, unit)), default=0.0)
-        for each, those in ((contraction, found), (lines, ended))
-    )
-    return lines, ended if other > max(_GAIN * best, _LEAST) else []
-
-
-def _fits(lanes: int, plan: Plan, unit: VectorUnit) -> bool:
-    return lanes == unit.lanes and plan.scalars is Staging.NONE
-
-
-def _hope(contraction: Contraction, unit: VectorUnit, tile: RegisterTile) -> float:
-    rows, columns, depth = contraction.extents
-    return hope(tile, unit, Results(rows=rows, columns=columns, depth=depth))
+    others = [plan for lanes, plan in found if lanes == unit.lanes]
+    ended = ending_plans(contraction, lines, unit, others=others, padded=padded)
+    return lines, [(unit.lanes, plan) for plan in ended]
 
 
 def _of_itself(normal: Any, name: str, contraction: Contraction, target: Any) -> list[Any]:

@@ -33,6 +33,10 @@ _GAIN = 1.1
 #: A last tile of fewer rows pays from this depth on: 1533 µs for 1643 of whole tiles at 512 (Zen 3), level at
 #: 192, and 181 for 159 at 64.
 _DEEP = 256
+#: How much more hope a tile needs whose last one in each line is lesser, and how much at least: lines of 7
+#: and 13 pixels, 0.67 to 0.78 with 16 registers, gained nothing or took up to a tenth longer; 17 and more,
+#: from 0.82 on, gained up to 25 %.
+_MORE, _LEAST = 1.1, 0.8
 #: Pieces of a depth are at least so long, where it has a divisor like it.
 _GRAIN, _MIN_GRAIN, _MAX_GRAIN = 64, 16, 256
 
@@ -129,6 +133,28 @@ def ready_plans(
     """
     found = plans(contraction, ready, padded=padded)
     return tuple(plan for plan in found if plan.vectors is Staging.NONE)
+
+
+def ending_plans(
+    contraction: Contraction,
+    lines: Contraction,
+    unit: VectorUnit,
+    *,
+    others: Iterable[Plan],
+    padded: Padded = _UNPADDED,
+) -> tuple[Plan, ...]:
+    """Of a contraction by lines what ends each with a lesser tile, where it may hope for more than others."""
+    ended = [each for each in plans(lines, unit, padded=padded) if each.peels]
+    best, other = (
+        max((hope(plan.tile, unit, _in_place(each)) for plan in those), default=0.0)
+        for each, those in (
+            (contraction, [plan for plan in others if plan.scalars is Staging.NONE]),
+            (lines, ended),
+        )
+    )
+    # Columns that each line copied for itself would be copied again for every one.
+    found = tuple(plan for plan in ended if plan.vectors is not Staging.TILE)
+    return found if other > max(_MORE * best, _LEAST) else ()
 
 
 def _is_fuller(columns: int, unit: VectorUnit, half: VectorUnit) -> bool:

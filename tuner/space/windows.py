@@ -165,7 +165,9 @@ def _of_several_lines(node: Any, copies: list[Any], unit: VectorUnit) -> tuple[W
     copied = [load for copy in copies for load in loads_of(node.body) if _writes(copy, load.source)]
     if len(spatial) < 3 or len(copied) != 1 or len(copies) != 1:
         return ()
-    *_, height, width, lane = (int(node.iter_vars[place].dom.extent) for place in spatial)
+    height, width, line = (int(node.iter_vars[place].dom.extent) for place in spatial[-3:])
+    if line % unit.lanes:
+        return ()
     places = (spatial[-3], spatial[-2], *taps)
     try:
         steps = strides_of(node, copied[0].source, copied[0].indices, places=places)
@@ -179,7 +181,7 @@ def _of_several_lines(node: Any, copies: list[Any], unit: VectorUnit) -> tuple[W
         fits = n_read + lines * neighbours <= unit.registers
         if fits and height % lines == width % neighbours == 0 and lines * neighbours / n_read > best:
             best, chosen = lines * neighbours / n_read, (lines, neighbours)
-    if chosen is None or lane % unit.lanes != 0:
+    if chosen is None:
         return ()
     return (Window(neighbours=chosen[1], lanes=unit.lanes, lines=chosen[0]),)
 

@@ -1,0 +1,22 @@
+"""Convolutions whose lines no register tile divides: each line ends with a lesser tile."""
+
+import pytest
+
+from tests.tuner.contractions import assert_same_numbers, convolution, spaces
+from tuner.space.tiling import PEELED
+from tuner.trace import canonical_text
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "padding", "groups", "relu"),
+    [(16, 1, 1, 1, True), (18, 1, 0, 1, False), (32, 2, 1, 1, True), (16, 1, 1, 2, True)],
+    ids=["padded", "without padding", "strided", "grouped"],
+)
+def test_lines_that_no_tile_divides_end_with_a_lesser_one(llvm, size, stride, padding, groups, relu):
+    """17 pixels: the image is read where it lies, not copied tap by tap."""
+    mod = convolution(
+        size, 32 * groups, 48 * groups, stride=stride, padding=padding, dilation=1, groups=groups, relu=relu
+    )
+    found = [each for each in spaces(mod, llvm) if PEELED in canonical_text(each.trace)]
+    assert found
+    assert_same_numbers(mod, llvm, seed=11, found=found, at_most=len(found))
