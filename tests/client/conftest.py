@@ -2,7 +2,10 @@
 """Real TVM on this side, and on the other a service of thirty lines behind httpx's MockTransport."""
 
 import json
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from tilefarm.space import trace_json
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 URL = "http://farm.test"
+#: Longer than a busy machine holds up a process: two waits then differ from one.
+DEADLINE_SECS = 2.0
 
 
 @I.ir_module
@@ -154,3 +159,25 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def database(service: Callable[[httpx.Request], httpx.Response], **options: Any) -> Any:
     return tilefarm.connect(URL, "secret", transport=httpx.MockTransport(service), **options)
+
+
+@contextmanager
+def unanswered() -> Iterator[Callable[[httpx.Request], httpx.Response]]:
+    """A service that answers nobody until the end, when all that asked are answered with an empty object."""
+    ended = threading.Event()
+
+    def hanging(_: httpx.Request) -> httpx.Response:
+        ended.wait(60)
+        return httpx.Response(200, json={})
+
+    try:
+        yield hanging
+    finally:
+        ended.set()
+
+
+def wait_until(condition: Callable[[], object], timeout_secs: float = 15.0) -> None:
+    deadline = time.monotonic() + timeout_secs
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_secs:g} s"
+        time.sleep(0.02)

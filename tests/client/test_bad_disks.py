@@ -65,8 +65,8 @@ def test_a_compile_gets_its_records_where_nothing_can_be_kept(
     assert told["requests"] == 5
     assert told["written"] == (["ballast"] if kind == "full" else [])
     assert "Traceback" not in done.stderr
-    # By the lock file, without a wait for a service that nobody reaches.
+    # By the lock file, without a wait for a service that nobody reaches: ten seconds.
     assert told["locked"]
-    assert told["locked_secs"] < 1.0
+    assert told["locked_secs"] < 5.0
     assert told["networks"] == ["lo"]
     assert all(command.startswith("tilefarm submit ") for command in told["commands"])

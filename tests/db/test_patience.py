@@ -46,7 +46,7 @@ def test_a_server_that_hangs_is_given_up_on_and_found_again(postgres: Postgres) 
         began = time.monotonic()
         with pytest.raises(OperationalError, match="does not answer"):
             held.execute(ONE)
-        assert 2.5 < time.monotonic() - began < 5
+        assert 2.5 < time.monotonic() - began < 9
         # No other finds a connection; it takes the time of a new one.
         assert refused_after(engine) < 10
     assert ask(engine) == 1

@@ -100,7 +100,7 @@ def test_an_endless_compile_is_a_build_timeout(bench, authored):
     assert outcome.outcome == Outcome.BUILD_TIMEOUT
     assert "more than 1 s" in outcome.error
     assert outcome.stage_secs["build"] >= 1.0
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 15
 
 
 def test_a_first_build_is_cut_short_and_tried_again_after_the_others(bench, authored):
@@ -128,7 +128,7 @@ def test_an_endless_run_is_a_run_timeout(bench, authored):
     )
     assert outcome.outcome == Outcome.RUN_TIMEOUT
     assert "more than 0.5 s" in outcome.error
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 15
 
 
 def test_a_slow_candidate_is_cut_off_by_its_alarm(bench, authored):
@@ -280,8 +280,8 @@ def test_a_drop_kills_the_running_child_and_publishes_nothing(bench, authored):
     assert len(bench.holding.held()) == 3
     began = time.monotonic()
     bench.holding.drop([Attempt(number, 1) for number in range(3)])
-    thread.join(5)
-    assert time.monotonic() - began < 2
+    thread.join(8)
+    assert time.monotonic() - began < 5
     assert bench.outcomes == []
     assert bench.holding.held() == []
 

@@ -160,7 +160,7 @@ def test_a_dropped_chunk_ends_at_once_and_the_next_is_measured(farm: Farm, bench
     farm.fleet.drop = []
     farm.send(bench.chunk(authored["mm"], authored["mm_tiled"]))
     (outcome,) = farm.await_outcomes(1)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 9
     assert outcome.outcome == Outcome.OK
 
 
@@ -220,7 +220,7 @@ def test_it_survives_a_broker_that_was_killed_and_emptied(farm: Farm, bench: Ben
     began = time.monotonic()
     farm.send(bench.chunk(authored["mm"], authored["mm_tiled"]))
     assert farm.await_outcomes(1)[0].outcome == Outcome.OK
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 14
 
 
 def test_outcomes_wait_for_a_broker_that_is_away(farm: Farm, bench: Bench, authored):
@@ -254,7 +254,7 @@ def test_sigterm_ends_it_quickly_even_while_it_measures(farm: Farm, bench: Bench
     began = time.monotonic()
     farm.worker.send_signal(signal.SIGTERM)
     assert farm.worker.wait(10) == 0, farm.log.read_text()[-3000:]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 9
     assert farm.fleet.left == [farm.fleet.heartbeats[-1][0]]
     assert farm.outcomes == []
     assert list((farm.home / "work" / "children").iterdir()) == []
