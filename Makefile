@@ -53,7 +53,7 @@ test-browser: setup ## The dashboard in a real Chromium, on a service that tunes
 
 test-cuda: setup ## Kernels for GPUs compiled, and timed where there is a GPU; says what was not run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cuda]'
-	$(BIN)/pytest -rs tests/workers/test_cuda.py tests/workers/test_gpu.py
+	$(BIN)/pytest -rs tests/workers/test_cuda.py tests/workers/test_gpu.py tests/system/test_gpu_job.py
 
 chaos: setup ## Every fault of docs/faults.md injected into real processes, with a table (twenty minutes)
 	$(BIN)/python -m tests.chaos $(ARGS)

@@ -9,7 +9,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,14 +40,15 @@ class Launched:
 
 
 @contextmanager
-def launch(data_dir: Path) -> Iterator[Launched]:
+def launch(data_dir: Path, settings: Mapping[str, str] | None = None) -> Iterator[Launched]:
     """`tilefarm-server up` on `data_dir` and a free port; SIGTERM at the end, and waited for.
 
-    Its diagnostics go to `up.err` in the data directory. Raises LaunchError where it does not come up.
+    `settings` are TILEFARM_ variables of its roles. Its diagnostics go to `up.err` in the data directory.
+    Raises LaunchError where it does not come up.
     """
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     said = data_dir / "up.err"
-    process = _start(data_dir, said)
+    process = _start(data_dir, said, settings or {})
     try:
         ready = _ready(process, data_dir, said)
         yield Launched(
@@ -71,7 +72,7 @@ def logs_tail(data_dir: Path, *, max_lines: int = 15) -> str:
     return "\n".join(parts)
 
 
-def _start(data_dir: Path, said: Path) -> subprocess.Popen[str]:
+def _start(data_dir: Path, said: Path, settings: Mapping[str, str]) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "services.server.cli", "up", "--ready-json"]
     # What the user's shell says of another service is not meant for this one.
     env = {name: value for name, value in os.environ.items() if not name.startswith("TILEFARM_")}
@@ -81,7 +82,7 @@ def _start(data_dir: Path, said: Path) -> subprocess.Popen[str]:
             stdout=subprocess.PIPE,
             stderr=errors,
             stdin=subprocess.DEVNULL,
-            env=env,
+            env={**env, **settings},
             text=True,
             # Ctrl-C reaches the program, which then ends the service; not both at once.
             start_new_session=True,

@@ -5,7 +5,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,10 +113,10 @@ def accounted(job: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def run_service(data_dir: Path) -> Iterator[Service]:
+def run_service(data_dir: Path, settings: Mapping[str, str] | None = None) -> Iterator[Service]:
     """An embedded service; at its end no process of it is left."""
     tree: list[psutil.Process] = []
-    with launch(data_dir) as launched:
+    with launch(data_dir, settings) as launched:
         yield Service(
             process=launched.process,
             url=launched.url,

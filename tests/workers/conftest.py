@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,17 @@ from sandbox.fork_server import ForkServer
 from workers.artifacts import ArtifactStore
 from workers.device import DetectedTarget, Device, detect_target, find_device
 from workers.holding import Holding
+from workers.inputs import InputRule, Parameter, make_inputs
 from workers.measure import Measurer
 from workers.messages import MeasureChunk, MeasurePolicy, TrialOrder, TrialOutcome, TrialStarted, pack_text
-from workers.reference import ReferenceCache
+from workers.reference import ReferenceCache, reference_name
+from workers.reference_files import write_reference
 from workers.settings import WorkerSettings
 
 EMPTY_TRACE = "[[],[]]"
+#: Parameters of modules without a reference: names and dtypes.
+INT64 = (("A", "int64"),)
+INT32 = (("A", "int32"), ("B", "int32"))
 _NEVER_CUT_OFF = 1e6
 
 
@@ -116,6 +121,21 @@ class Bench:
             trials=orders,
             best_latency_secs=best_latency_secs,
         )
+
+
+def place_reference(bench: Bench, module: str, parameters: Sequence[tuple[str, str]]) -> None:
+    """A reference for a module that has none, because it does not end well: its inputs, unchanged."""
+    chunk = bench.chunk(module, EMPTY_TRACE)
+    held = [Parameter(name=name, shape=(16,), dtype=dtype) for name, dtype in parameters]
+    rule = InputRule(module_sha256=chunk.module_sha256, input_seed=0, integer_low=0, integer_high=8)
+    inputs = make_inputs(held, rule)
+    write_reference(
+        bench.directory / "references" / reference_name(chunk),
+        parameters=held,
+        inputs=inputs,
+        outputs={len(held) - 1: inputs[-1]},
+        reduction_length=1,
+    )
 
 
 @pytest.fixture(scope="session")

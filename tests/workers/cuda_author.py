@@ -1,5 +1,6 @@
 """Children that make CUDA workloads and compile them, for tests of a builder without a GPU."""
 
+import functools
 import os
 from typing import Any
 
@@ -41,6 +42,31 @@ def _made(order: dict[str, Any]) -> tuple[str, list[str]]:
     assert opened.get("ok"), opened
     found = search.answer({"op": "suggest", "count": 4, "round": 0})
     return module, [each["trace"] for each in found["candidates"]]
+
+
+def hostile(channel: Channel) -> None:
+    """Kernels that never end, that read where nothing is, that add one; each with a trace that binds it."""
+    channel.recv()
+    load_tvm()
+    from tvm import te
+
+    from tests.workers import author
+
+    whole = te.placeholder((16,), "int32", name="A")
+    more = author.workload([whole, te.compute((16,), lambda i: whole[i] + 1, name="B")])
+
+    def bound(sch: Any, name: str) -> None:
+        sch.bind(sch.get_loops(sch.get_sblock(name, func_name=ENTRY))[0], "threadIdx.x")
+
+    modules = {
+        "endless": (author.module_of(author.endless), "spin"),
+        "crash": (author.module_of(author.crash), "far"),
+        "more": (more, "B"),
+    }
+    made = {}
+    for name, (module, block) in modules.items():
+        made[name] = (author.save(module), author.trace(module, functools.partial(bound, name=block)))
+    channel.send(made)
 
 
 def both_headers(channel: Channel) -> None:

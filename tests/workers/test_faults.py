@@ -5,13 +5,8 @@ from pathlib import Path
 import pytest
 
 from db.states import Outcome
-from tests.workers.conftest import EMPTY_TRACE
-from workers.inputs import InputRule, Parameter, make_inputs
-from workers.reference import reference_name
-from workers.reference_files import write_reference
+from tests.workers.conftest import EMPTY_TRACE, INT32, INT64, place_reference
 
-INT64 = (("A", "int64"),)
-INT32 = (("A", "int32"), ("B", "int32"))
 FLOATS = (("A", "float32"), ("B", "float32"))
 #: Module, its parameters, outcome, and what its reason says.
 FAULTS = {
@@ -111,18 +106,3 @@ def resident_bytes(pid: object) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (kib,) = [line.split()[1] for line in lines if line.startswith("VmRSS:")]
     return int(kib) << 10
-
-
-def place_reference(bench, module: str, parameters) -> None:
-    """A reference for a module that has none, because it does not end well: its inputs, unchanged."""
-    chunk = bench.chunk(module, EMPTY_TRACE)
-    held = [Parameter(name=name, shape=(16,), dtype=dtype) for name, dtype in parameters]
-    rule = InputRule(module_sha256=chunk.module_sha256, input_seed=0, integer_low=0, integer_high=8)
-    inputs = make_inputs(held, rule)
-    write_reference(
-        Path(bench.directory) / "references" / reference_name(chunk),
-        parameters=held,
-        inputs=inputs,
-        outputs={len(held) - 1: inputs[-1]},
-        reduction_length=1,
-    )

@@ -1,19 +1,20 @@
 """Candidates timed on a real GPU: not run where there is none, or where NVIDIA's packages are missing."""
 
 import dataclasses
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from db.states import Outcome
 from sandbox.fork_server import ForkServer
-from tests.workers.conftest import Bench
+from tests.workers.conftest import INT32, INT64, Bench, place_reference
 from tests.workers.test_cuda import author
 from workers.children_server import children_server
 from workers.cuda_packages import check_compiler
 from workers.device import Device, detect_target, find_device
 from workers.errors import DeviceError
-from workers.gpu import find_gpu
+from workers.gpu import Gpu, GpuSensors, find_gpu
 from workers.selftest import DeviceTester
 from workers.turn import Turn
 
@@ -57,6 +58,49 @@ def test_a_kernel_that_is_not_bound_to_threads_has_an_outcome(gpu_bench):
     made = author(gpu_bench.server, target=gpu_bench.detected.target, dtype="float32")
     (outcome,) = gpu_bench.measure(made["module"], "[[],[]]")
     assert outcome.outcome in (Outcome.BUILD_ERROR, Outcome.RUN_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "outcome", "reason"),
+    [
+        ("endless", INT64, Outcome.RUN_TIMEOUT, "more than 2 s"),
+        ("crash", INT32, Outcome.RUN_ERROR, "illegal memory access"),
+        ("more", INT32, Outcome.WRONG_OUTPUT, ""),
+    ],
+)
+def test_a_fault_of_a_kernel_costs_its_own_trial_and_nobody_elses(
+    gpu_bench, gpu, name, parameters, outcome, reason
+):
+    module, trace = author(gpu_bench.server, "hostile")[name]
+    place_reference(gpu_bench, module, parameters)
+    began = time.monotonic()
+    (bad,) = gpu_bench.measure(module, trace, run_timeout_secs=2.0)
+    assert bad.outcome == outcome, bad
+    assert reason in bad.error
+    assert time.monotonic() - began < 20
+    made = author(gpu_bench.server, target=gpu_bench.detected.target, dtype="float32")
+    good = gpu_bench.measure(made["module"], *made["traces"])
+    assert {each.outcome for each in good} == {Outcome.OK}, good
+    assert gpu.gpu is not None
+    assert not processes_on(gpu.gpu)
+
+
+def processes_on(gpu: Gpu) -> list[int]:
+    """Whose contexts are on it, as far as this container sees them."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+        return [process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def test_sensors_tell_of_a_gpu(gpu):
+    told = GpuSensors(uuid=gpu.gpu.uuid).read()
+    assert 0 < told["temperature_celsius"] < 120
+    assert 0 < told["clock_mhz"] < 10_000
 
 
 def test_a_gpu_tests_itself(gpu, gpu_server):

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from db.states import Outcome, Purpose
-from tests.workers.conftest import EMPTY_TRACE
+from tests.workers.conftest import EMPTY_TRACE, INT64, place_reference
 from workers.device import find_device
 from workers.holding import Attempt, Holding
 from workers.messages import MessageError
@@ -121,7 +121,7 @@ def test_a_first_build_is_cut_short_and_tried_again_after_the_others(bench, auth
 
 
 def test_an_endless_run_is_a_run_timeout(bench, authored):
-    _place_reference(bench, authored["endless"])
+    place_reference(bench, authored["endless"], INT64)
     began = time.monotonic()
     (outcome,) = bench.measure(
         authored["endless"], EMPTY_TRACE, purpose=Purpose.BASELINE, run_timeout_secs=0.5
@@ -132,7 +132,7 @@ def test_an_endless_run_is_a_run_timeout(bench, authored):
 
 
 def test_a_slow_candidate_is_cut_off_by_its_alarm(bench, authored):
-    _place_reference(bench, authored["endless"])
+    place_reference(bench, authored["endless"], INT64)
     (outcome,) = bench.measure(authored["endless"], EMPTY_TRACE, best_latency_secs=1e-3, cut_off_ratio=6.0)
     assert outcome.outcome == Outcome.CUT_OFF
     assert outcome.run_secs == pytest.approx((6e-3,))
@@ -269,7 +269,7 @@ def test_a_confirmation_with_a_bad_incumbent_keeps_the_candidates_numbers(bench,
 
 
 def test_a_drop_kills_the_running_child_and_publishes_nothing(bench, authored):
-    _place_reference(bench, authored["endless"])
+    place_reference(bench, authored["endless"], INT64)
     chunk = bench.chunk(authored["endless"], *[EMPTY_TRACE] * 3, purpose=Purpose.BASELINE)
     thread = threading.Thread(target=bench.measurer().run, args=(chunk,))
     thread.start()
@@ -314,27 +314,3 @@ def _spans(monkeypatch, name):
 
     monkeypatch.setattr(Shot, name, timed)
     return spans
-
-
-def _place_reference(bench, module):
-    """A reference for a module that has none, because it never ends: its input, unchanged."""
-    from pathlib import Path
-
-    from workers.inputs import InputRule, Parameter, make_inputs
-    from workers.reference import reference_name
-    from workers.reference_files import write_reference
-
-    chunk = bench.chunk(module, EMPTY_TRACE)
-    parameters = [Parameter(name="A", shape=(16,), dtype="int64")]
-    inputs = make_inputs(
-        parameters,
-        InputRule(module_sha256=chunk.module_sha256, input_seed=0, integer_low=0, integer_high=8),
-    )
-    place = Path(bench.directory) / "references" / reference_name(chunk)
-    write_reference(
-        place,
-        parameters=parameters,
-        inputs=inputs,
-        outputs={0: inputs[0]},
-        reduction_length=1,
-    )

@@ -15,6 +15,8 @@ from tuner.trace import TVM_ERRORS, apply_to
 
 #: A name that no trace's JSON gives: of a loop that nobody asks for.
 _UNUSED = "_"
+#: Where this stands in a trace, a postproc reads the trace, and goes on with the variables that it finds there.
+_FETCH = "meta_schedule.cooperative_fetch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,10 @@ class Head:
     @classmethod
     def of(cls, sketch: Sketch, untouched: Any) -> Self:
         """`untouched` is a schedule of the workload. Raises TraceError, and what TVM raises."""
+        if any(
+            kind == "Annotate" and attributes[0] == _FETCH for kind, _, attributes, _ in sketch.instructions
+        ):
+            raise ValueError("a sketch whose postprocs go on with its own variables")
         cut = sketch.sites[0].index if sketch.sites else 0
         head, tail = sketch.instructions[:cut], sketch.instructions[cut:]
         schedule = apply_to([head, []], untouched.copy())

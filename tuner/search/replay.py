@@ -26,6 +26,8 @@ def trace_text(schedule: Any, genome: Genome | None) -> str:
     made = schedule.trace.insts
     first = next((n for n, each in enumerate(made) if str(each.kind.name) == POSTPROC), len(made))
     instructions, decisions = genome.trace()
+    if first == len(instructions):  # it began at the beginning
+        return canonical_text(schedule.trace)
     n_before = sum(len(outputs) for *_, outputs in instructions)
     (after, _) = plain(Trace(made[first:], {}).as_json())
     return compact([[*instructions, *_renamed(after, n_before)], decisions])
