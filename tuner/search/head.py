@@ -15,7 +15,7 @@ from tuner.trace import TVM_ERRORS, apply_to
 
 #: A name that no trace's JSON gives: of a loop that nobody asks for.
 _UNUSED = "_"
-#: Where this stands in a trace, a postproc reads the trace, and goes on with the variables that it finds there.
+#: Where this is in a trace, a postproc reads the trace, and goes on with the variables that it finds there.
 _FETCH = "meta_schedule.cooperative_fetch"
 
 
