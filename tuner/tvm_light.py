@@ -36,6 +36,8 @@ def load_tvm(kind: str = "llvm", *, architecture: str | None = None) -> Any:
     `architecture` of an llvm target, as its triple begins; None: this host's. Without its compiler
     (TVM_USE_RUNTIME_LIB=1) there is nothing to register.
 
+    PyTorch, which TVM imports where it is installed, is left out.
+
     Raises UnknownTargetError for a kind that the farm does not serve.
     """
     if kind not in _INTRINSICS:
@@ -66,13 +68,12 @@ def tvm_version() -> str:
 
 def has_compiler() -> bool:
     """False where only TVM's runtime is there: kernels can be loaded and timed, nothing can be built."""
-    tvm = import_module("tvm")
-    return tvm.get_global_func("target.build.llvm", allow_missing=True) is not None
+    return _imported().get_global_func("target.build.llvm", allow_missing=True) is not None
 
 
 @cache
 def _load(name: str) -> ModuleType:
-    tvm = import_module("tvm")
+    tvm = _imported()
     if not has_compiler():
         return tvm
     s_tir = import_module("tvm.s_tir")
@@ -84,6 +85,21 @@ def _load(name: str) -> ModuleType:
     with _frames_without_source():
         import_module(f"{_PACKAGE}.{name}")
     return tvm
+
+
+def _imported() -> Any:
+    """The package, without PyTorch: TVM imports that wherever it is installed.
+
+    It takes seconds, and on a host with a GPU it wakes NVIDIA's driver, whose thread then keeps a fork server
+    from forking. Whoever imports it later gets it; where it was imported before, it stays.
+    """
+    if "tvm" in sys.modules or "torch" in sys.modules:
+        return import_module("tvm")
+    sys.modules["torch"] = None  # type: ignore[assignment]  # so Python marks what is not to be found
+    try:
+        return import_module("tvm")
+    finally:
+        del sys.modules["torch"]
 
 
 @contextmanager
