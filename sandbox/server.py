@@ -19,6 +19,7 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ from sandbox.entry import run_child
 from sandbox.limits import Limits
 
 MAX_REQUEST_BYTES = 1 << 16
+#: Of threads that the imports started.
+_THREADS_END_SECS = 1.0
+_MAY_HANG = "other threads run ({}): a forked child could hang"
 
 
 @dataclass(slots=True)
@@ -79,9 +83,8 @@ class Server:
         return True
 
     def _spawn(self, request: dict[str, Any], channel_fd: int, status_fd: int) -> None:
-        threads = _thread_count()
-        if threads != 1:
-            self._refuse(status_fd, f"the fork server has {threads} threads; a forked child could hang")
+        if threads := _other_threads():
+            self._refuse(status_fd, f"in the fork server {_MAY_HANG.format(threads)}")
             return
         parent_pid = os.getpid()
         try:
@@ -148,6 +151,9 @@ def main(arguments: list[str]) -> int:
             json.dumps({"failed": f"import of {name}: {type(error).__name__}: {error}"[:4000]}).encode()
         )
         return 1
+    if threads := _other_threads(wait_secs=_THREADS_END_SECS):
+        control.send(json.dumps({"failed": f"after its imports {_MAY_HANG.format(threads)}"}).encode())
+        return 1
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"ready": os.getpid()}).encode())
@@ -155,8 +161,15 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _thread_count() -> int:
-    return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - counted before each fork
+def _other_threads(*, wait_secs: float = 0.0) -> str:
+    """Names of the threads beside this one, once they had so long to end; empty where there is none."""
+    deadline = time.monotonic() + wait_secs
+    while len(found := os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - counted before each fork
+        if time.monotonic() >= deadline:
+            others = (Path("/proc/self/task", each, "comm") for each in found if int(each) != os.getpid())
+            return ", ".join(path.read_text().strip() for path in others)
+        time.sleep(0.01)
+    return ""
 
 
 def _own_children() -> list[int]:

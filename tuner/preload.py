@@ -3,6 +3,7 @@
 Importing it is its whole effect. It starts no thread (provided OPENBLAS_NUM_THREADS=1 stood before numpy).
 """
 
-import xgboost  # noqa: F401 - imported for the children to come
+import tuner.preload_tvm  # noqa: F401 - imported for the children to come
+from tuner.imports import import_alone
 
-import tuner.preload_tvm  # noqa: F401 - the same
+import_alone("xgboost", without=("pandas", "pyarrow", "sklearn", "cupy", "cudf", "dask"))

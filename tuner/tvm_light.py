@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from tuner.errors import UnknownTargetError
+from tuner.imports import import_alone
 
 _PACKAGE = "tvm.s_tir.tensor_intrin"
 #: Target kind -> the submodule whose intrinsics its default rules name.
@@ -88,18 +89,7 @@ def _load(name: str) -> ModuleType:
 
 
 def _imported() -> Any:
-    """The package, without PyTorch: TVM imports that wherever it is installed.
-
-    It takes seconds, and on a host with a GPU it wakes NVIDIA's driver, whose thread then keeps a fork server
-    from forking. Whoever imports it later gets it; where it was imported before, it stays.
-    """
-    if "tvm" in sys.modules or "torch" in sys.modules:
-        return import_module("tvm")
-    sys.modules["torch"] = None  # type: ignore[assignment]  # so Python marks what is not to be found
-    try:
-        return import_module("tvm")
-    finally:
-        del sys.modules["torch"]
+    return import_alone("tvm", without=("torch",))
 
 
 @contextmanager

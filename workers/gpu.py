@@ -15,6 +15,9 @@ from workers.seldom import Seldom
 
 _CLOCK_STEP_MHZ = 15.0
 _DEVICES = Path("/dev")
+#: Of whichever process opens it: CUDA writes its threads' names there, and without that it does not start
+#: ("operation not supported on this OS").
+_OWN_THREADS = "/proc/self/task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ def find_gpu(index: int) -> Gpu:
 def device_files() -> tuple[str, ...]:
     """What a process that uses a GPU opens for writing; the driver lets it reach those that it may."""
     found = [*_DEVICES.glob("nvidia*"), *_DEVICES.glob("nvidia-caps/*")]
-    return tuple(sorted(str(path) for path in found if path.is_char_device()))
+    return (*sorted(str(path) for path in found if path.is_char_device()), _OWN_THREADS)
 
 
 @dataclass(slots=True, kw_only=True)

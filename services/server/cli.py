@@ -168,15 +168,21 @@ def _api(_arguments: argparse.Namespace) -> int:
 
 def _tuner(_arguments: argparse.Namespace) -> int:
     logs.configure()
+    from sandbox.errors import SandboxError
     from services.tuning.main import run
     from services.tuning.settings import TunerSettings
 
-    run(_read(TunerSettings))
+    try:
+        run(_read(TunerSettings))
+    except SandboxError as error:
+        print(f"tilefarm-server tuner: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
 def _worker(arguments: argparse.Namespace) -> int:
     logs.configure()
+    from sandbox.errors import SandboxError
     from workers.errors import WorkerError
     from workers.main import run
     from workers.settings import WorkerSettings
@@ -184,7 +190,7 @@ def _worker(arguments: argparse.Namespace) -> int:
     given = {"url": arguments.join, "token": arguments.token, "worker_role": arguments.role}
     try:
         run(_read(WorkerSettings, **{name: value for name, value in given.items() if value}))
-    except WorkerError as error:
+    except (WorkerError, SandboxError) as error:
         print(f"tilefarm-server worker: {error}", file=sys.stderr)
         return 1
     return 0

@@ -88,12 +88,23 @@ def test_a_preload_that_fails_says_which_and_why():
     assert server.pid is None
 
 
+def test_a_server_whose_imports_start_a_thread_does_not_start():
+    """Whoever is to fork must not find that out with the first job."""
+    server = ForkServer(["tests.sandbox.starts_a_thread"])
+    with pytest.raises(ForkServerDied, match=r"after its imports other threads run \(python"):
+        server.start()
+    server.close()
+
+
 def test_a_server_with_a_second_thread_forks_nobody():
-    with (
-        ForkServer(["tests.sandbox.starts_a_thread"]) as server,
-        pytest.raises(SpawnRefused, match="the fork server has 2 threads"),
-    ):
-        server.spawn(entry("echo"), limits=LIMITS)
+    with ForkServer(["tests.sandbox.starts_a_thread_when_told", ENTRIES]) as server:
+        with server.spawn(entry("echo"), limits=LIMITS) as child:
+            child.send({})
+            child.recv(5)
+        os.kill(server.pid, signal.SIGUSR1)
+        wait_until(lambda: len(list(Path(f"/proc/{server.pid}/task").iterdir())) == 2)
+        with pytest.raises(SpawnRefused, match=r"in the fork server other threads run \(python"):
+            server.spawn(entry("echo"), limits=LIMITS)
 
 
 def test_closing_the_server_ends_its_children():

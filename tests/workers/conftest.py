@@ -60,6 +60,7 @@ class Bench:
             holding=self.holding,
             linker=self.linker,
             tvm_version=self.detected.tvm_version,
+            own_target=self.detected.own_target,
             worker_id=lambda: "w1",
             publish=self.publish,
         )

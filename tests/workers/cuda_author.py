@@ -54,13 +54,14 @@ def hostile(channel: Channel) -> None:
 
     whole = te.placeholder((16,), "int32", name="A")
     more = author.workload([whole, te.compute((16,), lambda i: whole[i] + 1, name="B")])
+    far = author.workload([whole, te.compute((16,), lambda i: whole[(i + 1) * 100_000_000], name="B")])
 
     def bound(sch: Any, name: str) -> None:
         sch.bind(sch.get_loops(sch.get_sblock(name, func_name=ENTRY))[0], "threadIdx.x")
 
     modules = {
         "endless": (author.module_of(author.endless), "spin"),
-        "crash": (author.module_of(author.crash), "far"),
+        "crash": (far, "B"),
         "more": (more, "B"),
     }
     made = {}

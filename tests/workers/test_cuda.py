@@ -61,10 +61,17 @@ def author(server: ForkServer, entry: str = "run", **order: Any) -> dict[str, An
 
 
 def machine_code(library: bytes) -> bytes:
-    """What stands in the library in place of the kernel's source."""
+    """What stands in the library in place of the kernel's source; where TVM finds a driver, as it is."""
     found = re.search(rb"// tilefarm: machine code ([A-Za-z0-9+/=]+)", library)
-    assert found is not None
-    return base64.b64decode(found[1])
+    if found is not None:
+        return base64.b64decode(found[1])
+    places = [each.start() for each in re.finditer(rb"\x7fELF", library)]
+    (place,) = [each for each in places if machine_of(library[each:]) == _EM_CUDA]
+    return library[place:]
+
+
+def machine_of(elf: bytes) -> int:
+    return int.from_bytes(elf[18:20], "little")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
