@@ -92,14 +92,14 @@ def n_multiply_adds(schedule):
 @few
 @given(
     size=st.sampled_from([2, 4, 7, 13]), kernel=st.integers(2, 5), stride=st.integers(2, 3),
-    padding=st.integers(0, 1), groups=st.sampled_from([1, 2]), relu=st.booleans(),
-    seed=st.integers(0, 99),
+    padding=st.integers(0, 1), groups=st.sampled_from([1, 2]), filters=st.sampled_from([24, 13, 3]),
+    relu=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
 def test_with_channels_first_they_give_the_numbers_of_the_untuned_program(
-    llvm, size, kernel, stride, padding, groups, relu, seed
+    llvm, size, kernel, stride, padding, groups, filters, relu, seed
 ):
     mod = channels_first(
-        size, 6 * groups, 24 * groups, kernel=kernel + padding, stride=stride, padding=padding, more=seed % 2,
+        size, 6 * groups, filters * groups, kernel=kernel + padding, stride=stride, padding=padding, more=seed % 2,
         groups=groups, relu=relu,
     )  # fmt: skip
     assert_same_numbers(mod, llvm, seed=seed)
@@ -108,7 +108,7 @@ def test_with_channels_first_they_give_the_numbers_of_the_untuned_program(
 @few
 @given(
     size=st.sampled_from([2, 5, 14]), kernel=st.integers(2, 5), stride=st.integers(2, 3),
-    filters=st.sampled_from([8, 20, 48]), seed=st.integers(0, 99),
+    filters=st.sampled_from([8, 20, 48, 21, 1]), seed=st.integers(0, 99),
 )  # fmt: skip
 def test_with_channels_last_they_give_the_numbers_of_the_untuned_program(
     llvm, size, kernel, stride, filters, seed
@@ -169,9 +169,20 @@ def test_a_tap_that_meets_zeros_is_not_multiplied(llvm, stride):
         assert n_multiply_adds(schedule) == stride**2 * nest.tile.rows * nest.tile.columns // nest.lanes
 
 
+@pytest.mark.parametrize(("filters", "lanes"), [(37, 8), (5, 8), (3, 4)])
+def test_columns_that_fill_no_vectors_are_padded(llvm, filters, lanes):
+    """Padded filters stand in the copy that is made of them, and padded results nowhere but in a tile."""
+    mod = channels_last(6, 8, filters, kernel=4, stride=2, padding=1)
+    nests = phase_nests(phased(mod), vector_unit(make_target(llvm), "float32"))
+    assert {(nest.lanes, nest.packs, nest.pads) for nest in nests} == {(lanes, True, True)}
+    for nest, schedule in zip(nests, spaces(mod, llvm), strict=True):
+        assert n_multiply_adds(schedule) == 4 * nest.tile.rows * nest.tile.columns // lanes
+
+
 @pytest.mark.parametrize("dtypes", [("float16", "float16"), ("int8", "int32")])
-def test_halves_and_bytes_give_the_numbers_of_the_untuned_program(llvm, dtypes):
-    mod = channels_first(5, 8, 16, kernel=3, stride=2, padding=1, dtypes=dtypes)
+@pytest.mark.parametrize("filters", [16, 11])
+def test_halves_and_bytes_give_the_numbers_of_the_untuned_program(llvm, dtypes, filters):
+    mod = channels_first(5, 8, filters, kernel=3, stride=2, padding=1, dtypes=dtypes)
     generator = np.random.default_rng(0)
     arrays = [
         generator.integers(-3, 4, [int(extent) for extent in p.ty.shape]).astype(str(p.ty.dtype))

@@ -3,7 +3,8 @@
 Outputs and taps are split by the stride, and phases unrolled: then TVM knows of each copy of the register
 tile whether its condition holds, and removes those where it does not. Loops, from the outside: (batch, outer
 columns, outer lines) over the cores; phases of the outputs; columns, lines, tiles of a line; phases of the
-taps; taps, depth; the register tile. What stride or tile do not divide gets conditions, no padding.
+taps; taps, depth; the register tile. Columns that fill no vectors are padded; what else stride or tile do not
+divide gets conditions.
 """
 
 import math
@@ -15,10 +16,18 @@ from tuner.space.contraction import Axis, Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.index_maps import index_map
 from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.phases import Phase, Phased
+from tuner.space.phases import Phase, Phased, phased_of
 from tuner.space.registers import sampled, sum_in_registers
 from tuner.space.staging import write_tail
-from tuner.space.vectors import RegisterTile, Results, VectorUnit, best_tiles, hope, register_tiles
+from tuner.space.vectors import (
+    RegisterTile,
+    Results,
+    VectorUnit,
+    best_tiles,
+    hope,
+    register_tiles,
+    widened,
+)
 
 _MIN_LANES = 4
 _MAX_TILES = 64
@@ -37,25 +46,34 @@ class PhaseNest:
     lanes: int
     #: The filters are copied once, in panels of a tile's columns.
     packs: bool
+    #: There are more columns than results, whole tiles of them.
+    pads: bool = False
 
 
 def phase_nests(phased: Phased, unit: VectorUnit) -> tuple[PhaseNest, ...]:
-    """Empty where the columns do not fill vectors, or phases are too many."""
+    """Empty where its columns are several axes, or phases too many."""
     contraction = phased.contraction
-    lanes = math.gcd(contraction.extents[1], unit.lanes)
     n_copies = math.prod(phase.stride**2 for phase in phased.phases)
-    if len(contraction.columns) != 1 or lanes < _MIN_LANES or n_copies > _MAX_COPIES:
+    if len(contraction.columns) != 1 or n_copies > _MAX_COPIES:
         return ()
-    columns = contraction.columns[0]
-    unit = replace(unit, lanes=lanes)
-    whole = [tile for tile in register_tiles(unit) if columns.extent % tile.columns == 0]
-    tiles = _tiles(whole, unit, Results(rows=_line_of_a_phase(phased), columns=columns.extent))
-    ready = columns.place in contraction.vectors.contiguous
-    return tuple(
-        PhaseNest(tile=tile, lanes=lanes, packs=packs)
-        for tile in tiles
-        for packs in ((False, True) if ready else (True,))
-    )
+    (columns,) = contraction.columns
+    results = Results(rows=_line_of_a_phase(phased), columns=columns.extent)
+    lanes = math.gcd(columns.extent, unit.lanes)
+    ready = (False, True) if columns.place in contraction.vectors.contiguous else (True,)
+    whole = _whole_nests(replace(unit, lanes=lanes), results, packs=ready) if lanes >= _MIN_LANES else []
+    wide = min(unit.lanes, max(_MIN_LANES, widened(columns.extent)))
+    return (*whole, *(_padded_nests(replace(unit, lanes=wide), results) if lanes < wide else ()))
+
+
+def _whole_nests(unit: VectorUnit, results: Results, *, packs: Sequence[bool]) -> list[PhaseNest]:
+    dividing = [tile for tile in register_tiles(unit) if results.columns % tile.columns == 0]
+    tiles = _tiles(dividing, unit, results)
+    return [PhaseNest(tile=tile, lanes=unit.lanes, packs=each) for tile in tiles for each in packs]
+
+
+def _padded_nests(unit: VectorUnit, results: Results) -> list[PhaseNest]:
+    tiles = _tiles(register_tiles(unit), unit, results)
+    return [PhaseNest(tile=tile, lanes=unit.lanes, packs=True, pads=True) for tile in tiles]
 
 
 def write_phases(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> None:
@@ -63,8 +81,10 @@ def write_phases(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> 
     contraction = phased.contraction
     epilogue = epilogue_of(schedule, block, contraction)
     tail = None if epilogue is None else epilogue.block
-    if not contraction.writes_rows:
+    if nest.pads or not contraction.writes_rows:
         lined_up = _results_in_vectors(schedule, block, contraction)
+        if nest.pads:
+            phased = _padded(schedule, block, phased, nest)
         if tail is None:
             tail = lined_up
         else:
@@ -104,6 +124,26 @@ def _results_in_vectors(schedule: Any, block: Any, contraction: Contraction) -> 
     inner = [*(place for place in places if place != columns.place), columns.place]
     schedule.transform_layout(block, ("write", 0), index_map(places, lambda v: [v[place] for place in inner]))
     return copy
+
+
+def _padded(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> Phased:
+    """Columns become whole tiles; the block's results are read by one block, as before.
+
+    TVM pads what reads its operands by plain iterators, so the image is copied for as long as that takes.
+    """
+    contraction = phased.contraction
+    scalars, vectors = (
+        schedule.reindex(block, ("read", side.read)) for side in (contraction.scalars, contraction.vectors)
+    )
+    multiples = [1] * contraction.n_axes
+    multiples[contraction.columns[0].place] = nest.tile.columns
+    schedule.pad_einsum(block, multiples)
+    for copy in (scalars, vectors, *schedule.get_consumers(block)):
+        schedule.compute_inline(copy)
+    padded = phased_of(schedule.get(block))
+    if padded is None or padded.phases != phased.phases:
+        raise ValueError("padded, the phases are others")
+    return padded
 
 
 def _pack(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> None:
