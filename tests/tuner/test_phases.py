@@ -93,14 +93,14 @@ def n_multiply_adds(schedule):
 @given(
     size=st.sampled_from([2, 4, 7, 13]), kernel=st.integers(2, 5), stride=st.integers(2, 3),
     padding=st.integers(0, 1), groups=st.sampled_from([1, 2]), filters=st.sampled_from([24, 13, 3]),
-    relu=st.booleans(), seed=st.integers(0, 99),
+    seed=st.integers(0, 99),
 )  # fmt: skip
 def test_with_channels_first_they_give_the_numbers_of_the_untuned_program(
-    llvm, size, kernel, stride, padding, groups, filters, relu, seed
+    llvm, size, kernel, stride, padding, groups, filters, seed
 ):
     mod = channels_first(
-        size, 6 * groups, filters * groups, kernel=kernel + padding, stride=stride, padding=padding, more=seed % 2,
-        groups=groups, relu=relu,
+        size, 6 * groups, filters * groups, kernel=kernel + padding, stride=stride, padding=padding,
+        more=seed % 2, groups=groups, relu=seed % 3 > 0,
     )  # fmt: skip
     assert_same_numbers(mod, llvm, seed=seed)
 
