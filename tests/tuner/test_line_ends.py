@@ -1,4 +1,4 @@
-"""Convolutions whose lines no register tile divides: each line ends with a lesser tile."""
+"""Convolutions whose lines no register tile divides, or no vector: each line ends with a lesser tile."""
 
 import pytest
 
@@ -20,3 +20,20 @@ def test_lines_that_no_tile_divides_end_with_a_lesser_one(llvm, size, stride, pa
     found = [each for each in spaces(mod, llvm) if PEELED in canonical_text(each.trace)]
     assert found
     assert_same_numbers(mod, llvm, seed=11, found=found, at_most=len(found))
+
+
+@pytest.mark.parametrize(
+    ("size", "filters", "stride", "dilation", "relu"),
+    [(22, 23, 1, 1, True), (22, 11, 1, 2, False), (30, 29, 2, 1, True)],
+    ids=["odd filters", "dilated", "strided"],
+)
+def test_lines_of_channels_first_that_fill_no_vectors_are_rows_instead(
+    llvm, size, filters, stride, dilation, relu
+):
+    """23 pixels, or fifteen strided, by an odd number of filters: vectors of filters, each line by itself."""
+    mod = convolution(
+        size, 32, filters, stride=stride, padding=dilation, dilation=dilation, groups=1, nchw=True, relu=relu
+    )
+    found = [each for each in spaces(mod, llvm) if PEELED in canonical_text(each.trace)]
+    assert found
+    assert_same_numbers(mod, llvm, seed=5, found=found, at_most=len(found))

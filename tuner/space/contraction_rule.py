@@ -75,7 +75,9 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
     if turned is not None and _is_worth_turning(contraction, turned, straight, unit, found):
         n_tiles = 2 if turned.scalars.slides else 1
         padded = _padded(normal, name, turned)
-        forms += _tiles(turned, _plans(turned, unit, n_tiles=n_tiles, padded=padded), cores=cores)
+        found = _plans(turned, unit, n_tiles=n_tiles, padded=padded)
+        forms += _tiles(turned, found, cores=cores)
+        forms += _tiles(*_by_lines(turned, unit, found, padded), cores=cores)
     return written(normal, name, forms + _of_few_rows(contraction, unit))
 
 
