@@ -1,6 +1,7 @@
 """Transposed convolutions in phases of their stride: right numbers, and no product with a zero."""
 
 import json
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -115,6 +116,21 @@ def test_with_channels_last_they_give_the_numbers_of_the_untuned_program(
 ):
     mod = channels_last(size, 5, filters, kernel=kernel, stride=stride, padding=1)
     assert_same_numbers(mod, llvm, seed=seed)
+
+
+@pytest.mark.parametrize("size", [96, 95])
+def test_pieces_of_a_few_lines_are_shared_by_the_cores(llvm, size):
+    """As many as the search decides: columns and a line's tiles are sampled, the two lines are not."""
+    mod = line(size, 4, 16, kernel=4, stride=2)
+    found = spaces(mod, llvm)
+    assert found
+    for schedule in found:
+        instructions, decisions = json.loads(canonical_text(schedule.trace))
+        decided = dict(decisions)
+        _, pieces = (decided[n] for n, each in enumerate(instructions) if each[0] == "SamplePerfectTile")
+        cores, *_ = schedule.get_loops(schedule.get_sblock("compute_update"))
+        assert int(schedule.get(cores).extent) % (2 * pieces[0]) == 0
+        assert math.prod(pieces) > 8
 
 
 def test_one_dimension_has_one_phase(llvm):

@@ -2,9 +2,9 @@
 
 Outputs and taps are split by the stride, and phases unrolled: then TVM knows of each copy of the register
 tile whether its condition holds, and removes those where it does not. Loops, from the outside: (batch, outer
-columns, outer lines) over the cores; phases of the outputs; columns, lines, tiles of a line; phases of the
-taps; taps, depth; the register tile. Columns that fill no vectors are padded; what else stride or tile do not
-divide gets conditions.
+columns, outer lines, or pieces of a few) over the cores; phases of the outputs; columns, lines, tiles
+of a line; phases of the taps; taps, depth; the register tile. Columns that fill no vectors are padded; what
+else stride or tile do not divide gets conditions.
 """
 
 import math
@@ -34,6 +34,8 @@ _MAX_TILES = 64
 _N_TILES = 2
 #: A tile that divides a line is tried where its hope is at least this share of the best.
 _NEARLY = 0.6
+#: So few cannot keep cores busy by themselves.
+_FEW_LINES = 16
 #: Copies of the register tile that TVM unrolls, before it removes those that multiply zeros.
 _MAX_COPIES = 256
 
@@ -187,9 +189,13 @@ def _tile(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> Any:
     along, row = schedule.split(loops[line], [None, nest.tile.rows])
     outer_columns, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
     outer, inner = [*_loops(loops, contraction.batch), outer_columns], [columns]
-    if rows:
-        lines, within = sampled(schedule, loops[rows[-1]], n=2, max_innermost=_MAX_TILES)
-        outer, inner = [*outer, *(loops[place] for place in rows[:-1]), lines], [columns, within]
+    if math.prod(axis.extent for axis in contraction.rows[:-1]) < _FEW_LINES:
+        shared, along = sampled(schedule, along, n=2, max_innermost=_MAX_TILES)
+    else:
+        *rows, last = rows
+        shared, within = sampled(schedule, loops[last], n=2, max_innermost=_MAX_TILES)
+        inner.append(within)
+    outer += [*(loops[place] for place in rows), shared]
     tile = nest.tile.nest(row, vector, lane, lanes=nest.lanes)
     schedule.reorder(*outer, *phases, *inner, along, *tap_phases, *(loops[place] for place in depth), *tile)
     cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
