@@ -25,6 +25,7 @@ from tuner.space.plans import (
     ready_plans,
     whole_tiles,
 )
+from tuner.space.shallow import lines_of, write_lines_of_results
 from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile
 from tuner.space.vectors import MIN_READY, VectorUnit, fitting_unit, half_unit, ready_unit, vector_unit
@@ -123,7 +124,11 @@ def _of_few_rows(contraction: Contraction, unit: VectorUnit) -> list[Any]:
         partial(write_stream, contraction=contraction, stream=stream)
         for stream in streams_of(contraction, unit)
     ]
-    return dots + streams
+    lines = [
+        partial(write_lines_of_results, contraction=contraction, lines=lines)
+        for lines in lines_of(contraction, unit)
+    ]
+    return dots + streams + lines
 
 
 def _in_phases(schedule: Any, name: str, target: Any) -> list[Any]:

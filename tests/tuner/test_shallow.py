@@ -1,0 +1,68 @@
+"""Contractions of a few steps, by lines of results."""
+
+import pytest
+
+from tests.tuner.contractions import AVX2, assert_same_numbers, computed, convolution, matmul, te, tvm
+from tuner.module import canonical_module
+from tuner.space.contraction import Contraction
+from tuner.space.shallow import lines_of, write_lines_of_results
+
+
+def contraction_of(mod, name="C"):
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    return schedule, Contraction.of(schedule.get(schedule.get_sblock(name)))
+
+
+def assert_lines_are_right(mod, llvm, name="C"):
+    schedule, contraction = contraction_of(mod, name)
+    (lines,) = lines_of(contraction, AVX2)
+    write_lines_of_results(schedule, schedule.get_sblock(name), contraction, lines)
+    assert_same_numbers(mod, llvm, seed=1, found=[schedule])
+    return lines, schedule
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "epilogue", "side_by_side"),
+    [(24, 35, 11, False, 4), (24, 35, 11, True, 4), (31, 77, 1, True, 1), (18, 9, 2, False, 6)],
+)
+def test_few_steps_of_columns_that_fill_no_vectors(llvm, rows, columns, depth, epilogue, side_by_side):
+    mod = matmul(rows, columns, depth, epilogue=epilogue)
+    lines, schedule = assert_lines_are_right(mod, llvm)
+    assert lines.rows == side_by_side
+    # Nothing is kept beside the results: what an epilogue reads is a line's one column, in registers.
+    assert str(schedule.mod.script()).count("sblock_alloc_buffer") == epilogue
+
+
+def test_a_batch_and_a_convolution_of_one_tap(llvm):
+    batched = computed(
+        lambda topi, x, y: topi.nn.batch_matmul(x, y, transpose_b=False), (3, 10, 7), (3, 7, 21)
+    )
+    assert_lines_are_right(batched, llvm, "T_batch_matmul_NN")
+    assert_lines_are_right(
+        convolution(12, 5, 34, stride=1, padding=0, dilation=1, groups=1, kernel=1), llvm, "conv2d_nhwc"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "transposed", "n_forms"),
+    [
+        (24, 35, 12, False, 1),
+        (24, 35, 13, False, 0),  # register tiles do better
+        (24, 64, 4, False, 1),
+        (24, 64, 5, False, 0),  # whole vectors write nothing twice
+        (24, 7, 2, False, 0),  # less than a vector
+        (24, 35, 4, True, 0),  # the columns' operand lies along the depth
+    ],
+)
+def test_they_are_offered_where_results_are_most_of_the_work(rows, columns, depth, transposed, n_forms):
+    _, contraction = contraction_of(matmul(rows, columns, depth, transposed=transposed))
+    assert len(lines_of(contraction, AVX2)) == n_forms
+
+
+def test_columns_of_two_axes_are_no_line():
+    a, b = te.placeholder((24, 5), name="A"), te.placeholder((3, 5, 11), name="B")
+    k = te.reduce_axis((0, 5), name="k")
+    c = te.compute((24, 3, 11), lambda i, j, o: te.sum(a[i, k] * b[j, k, o], axis=k), name="C")
+    _, contraction = contraction_of(canonical_module(te.create_prim_func([a, b, c])))
+    assert contraction.extents == (24, 33, 5)
+    assert lines_of(contraction, AVX2) == ()
