@@ -1,14 +1,14 @@
 """Parts of models as PyTorch's exporter and Relax leave them: channels first, layouts, statistics. float32.
 
 The first seven served to write rules (docs/benchmarks.md, "What models hold"), and so did the six
-before the last three ("Vectors of any length, and lines that are written out"); those in between did not. The
-last three served as well ("Lines that no tile divides").
+before INC-71 ("Vectors of any length, and lines that are written out"); those in between did not. INC-71 and
+the eight behind it served as well ("Lines that no tile divides", "What random shapes found").
 """
 
 import math
 from typing import Any
 
-from bench.fresh import conv2d_nchw, depthwise_nchw
+from bench.fresh import conv2d_nchw, depthwise_nchw, matmul, pool
 from bench.fused import of_topi
 from bench.suite import Build
 from bench.unseen import of_tests
@@ -87,4 +87,15 @@ PARTS: dict[str, Build] = {
     "INC-71": of_tests("conv2d_nhwc", 1, 73, 73, 80, 192, 3, 1, 0),
     "ODD-37": of_tests("conv2d_nhwc", 1, 37, 37, 96, 96, 3, 1, 1),
     "ODD-59": of_tests("conv2d_nhwc", 1, 59, 59, 32, 64, 3, 1, 1),
+    "T2D-137": of_tests("conv2d_transpose_nhwc", 1, 26, 26, 122, 137, 4, 2, 1),
+    "T1D-39": of_topi(
+        lambda topi, x, w: topi.nn.conv1d_transpose_ncw(x, w, (3,), (1,), "float32", (0,)),
+        *((1, 172, 417), (172, 39, 4)),
+    ),
+    "DIL-31": of_topi(
+        lambda topi, x, w: topi.nn.conv2d_nchw(x, w, 1, 3, 3), (1, 104, 58, 58), (31, 104, 3, 3)
+    ),
+    "NCHW-31": conv2d_nchw(47, 31, 31, 23, 5, 1, 2),
+    "OUTER-777": matmul(1000, 777, 1),
+    "AVG-53": pool("avg", "NCHW", (1, 182, 53, 53), 2, 1, 1),
 }

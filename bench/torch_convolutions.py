@@ -35,10 +35,13 @@ def conv2d_bn_relu(stride: int, padding: int) -> Prepare:
     return prepare
 
 
-def conv2d_nchw(stride: int, padding: int) -> Prepare:
+def conv2d_nchw(stride: int, padding: int, dilation: int = 1) -> Prepare:
     def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
         convolve = torch.nn.functional.conv2d
-        return [partial(convolve, *pair, None, stride, padding) for pair in arranged(torch, data, weight)]
+        return [
+            partial(convolve, *pair, None, stride, padding, dilation)
+            for pair in arranged(torch, data, weight)
+        ]
 
     return prepare
 
@@ -162,6 +165,13 @@ def conv2d_transposed_nchw(stride: int, padding: int, more: int) -> Prepare:
         return [
             partial(convolve, *pair, None, stride, padding, more) for pair in arranged(torch, data, weight)
         ]
+
+    return prepare
+
+
+def conv1d_transposed_ncw(stride: int, padding: int) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        return [partial(torch.nn.functional.conv_transpose1d, data, weight, None, stride, padding)]
 
     return prepare
 

@@ -13,6 +13,7 @@ from bench.torch_convolutions import (
     Prepare,
     conv1d,
     conv1d_ncw_relu,
+    conv1d_transposed_ncw,
     conv2d_blocked,
     conv2d_bn_relu,
     conv2d_nchw,
@@ -80,8 +81,12 @@ def _max_pool(torch: Any, data: Any, *, stride: int = 2) -> list[Call]:
 
 def _mean_pool(torch: Any, data: Any) -> list[Call]:
     """Padding counts as zeros."""
-    pool, image = torch.nn.functional.avg_pool2d, data.permute(0, 3, 1, 2)
-    return [partial(pool, each, 3, 1, 1) for each in _formats(torch, image)]
+    return _mean_pool_nchw(torch, data.permute(0, 3, 1, 2), size=3)
+
+
+def _mean_pool_nchw(torch: Any, image: Any, *, size: int) -> list[Call]:
+    pool = torch.nn.functional.avg_pool2d
+    return [partial(pool, each, size, 1, 1) for each in _formats(torch, image)]
 
 
 def _formats(torch: Any, image: Any) -> list[Any]:
@@ -326,6 +331,12 @@ FUNCTIONS: dict[str, Prepare] = {
     "INC-71": conv2d_nhwc(1, 0),
     "ODD-37": conv2d_nhwc(1, 1),
     "ODD-59": conv2d_nhwc(1, 1),
+    "T2D-137": conv2d_transposed(2, 1),
+    "T1D-39": conv1d_transposed_ncw(3, 1),
+    "DIL-31": conv2d_nchw(1, 3, 3),
+    "NCHW-31": conv2d_nchw_bias_relu(1, 2),
+    "OUTER-777": _product,
+    "AVG-53": partial(_mean_pool_nchw, size=2),
     "R-NHWC": conv2d_nhwc(2, 1),
     "R-NHWC-5x5": conv2d_nhwc(1, 2),
     "R-NCHW": conv2d_nchw_bias_relu(1, 1),

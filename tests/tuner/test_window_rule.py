@@ -57,12 +57,13 @@ def depthwise_first(height, width, channels, *, padding, size=3, stride=1):
     return canonical_module(te.create_prim_func([x, w, topi.nn.relu(out)]))
 
 
-def pooling(kind, size, channels, *, stride, padding):
+def pooling(kind, size, channels, *, stride, padding, layout="NHWC"):
     from tvm import topi
 
-    x = te.placeholder((2, size, size + 1, channels), name="X")
+    shape = (2, size, size + 1, channels) if layout == "NHWC" else (2, channels, size, size + 1)
+    x = te.placeholder(shape, name="X")
     pads = (padding, padding, padding, padding)
-    pooled = topi.nn.pool2d(x, (2, 3), (stride, stride), (1, 1), pads, kind, layout="NHWC")
+    pooled = topi.nn.pool2d(x, (2, 3), (stride, stride), (1, 1), pads, kind, layout=layout)
     return canonical_module(te.create_prim_func([x, topi.nn.relu(pooled)]))
 
 
@@ -82,6 +83,9 @@ def spaces(mod, target):
         (lambda: depthwise_first(8, 16, 3, padding=1), 2),
         (lambda: pooling("max", 9, 32, stride=2, padding=1), 4),
         (lambda: pooling("avg", 6, 8, stride=1, padding=0), 2),
+        (lambda: pooling("avg", 9, 5, stride=1, padding=1, layout="NCHW"), 3),
+        (lambda: pooling("avg", 9, 5, stride=2, padding=1, layout="NCHW"), 4),
+        (lambda: pooling("avg", 9, 5, stride=1, padding=0, layout="NCHW"), 3),
         (lambda: depthwise_first(16, 32, 3, padding=1, stride=2), 3),
         (lambda: depthwise_first(13, 29, 3, padding=2, size=5, stride=2), 3),
         (lambda: depthwise_first(9, 43, 3, padding=1, stride=3), 1),
@@ -95,6 +99,7 @@ def spaces(mod, target):
     ],
     ids=[
         *("strided", "odd channels", "channels of an odd vector", "channels first", "max", "average"),
+        *("average of a line", "strided average of a line", "average of a line without padding"),
         *("strided line", "strided odd line", "no tap is shared", "odd line", "small image", "wide line"),
         *("prime line", "long prime line", "dilated", "one dimension"),
     ],

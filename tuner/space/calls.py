@@ -7,6 +7,8 @@ took 1696 µs so, as a plain loop 1269 (Intel, AVX-512).
 from collections.abc import Iterator
 from typing import Any
 
+from tuner.space.expressions import is_load
+
 #: Functions that LLVM has as vector instructions; others are calls, element by element.
 _VECTOR_CALLS = frozenset(
     {
@@ -31,6 +33,21 @@ def has_call(node: Any) -> bool:
     calls = [each for each in parts_of(node.body) if type(each).__name__ == "Call"]
     names = (str(getattr(call.op, "name", "")) for call in calls)  # as `tirx.sqrt`, `prim.ceil`
     return any(name.rpartition(".")[2] not in _VECTOR_CALLS for name in names)
+
+
+def counts_places(node: Any) -> bool:
+    """It computes with a number that follows from an element's place in its line, as an average's count.
+
+    In a plain loop TVM knows what the place may be, and often finds one number for all of them; of a vector
+    it does not, and divides.
+    """
+    last = node.iter_vars[-1].var
+    casts = [each for each in parts_of(node.body) if type(each).__name__ == "Cast"]
+    return any(
+        any(part.same_as(last) for part in parts_of(cast.value))
+        and not any(is_load(part) for part in parts_of(cast.value))
+        for cast in casts
+    )
 
 
 def parts_of(node: Any) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tuner.space.calls import has_call
+from tuner.space.calls import counts_places, has_call
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import begin, may_be_vectors
 from tuner.space.staging import below
@@ -48,7 +48,7 @@ def write_window(schedule: Any, block: Any, window: Window) -> None:
     # Dealt out for a few lines at a time it stays in the first cache: 64 x 112 x 112 pooled 55 µs, else 73.
     dealt = (lines or rows) if window.deals_lines else cores
     _write_padding(schedule, block, inside[-1] if window.lines > 1 else dealt, window)
-    _write_consumer(schedule, block, cores, window)
+    _write_consumer(schedule, block, inside[-1] if window.ends_elements else cores, window)
     for loop in (*taps, *tile[:-1]):
         schedule.unroll(loop)
     if tile:
@@ -87,22 +87,22 @@ def _write_padding(schedule: Any, block: Any, within: Any, window: Window) -> No
                 schedule.unroll(loop)
 
 
-def _write_consumer(schedule: Any, block: Any, cores: Any, window: Window) -> None:
-    """An epilogue follows each piece; one that TVM cannot place stays where it is."""
+def _write_consumer(schedule: Any, block: Any, after: Any, window: Window) -> None:
+    """An epilogue follows each piece, or output; one that TVM cannot place stays where it is."""
     consumers = schedule.get_consumers(block)
     if len(consumers) != 1:
         return
     try:
-        schedule.reverse_compute_at(consumers[0], cores, preserve_unit_loops=True)
+        schedule.reverse_compute_at(consumers[0], after, preserve_unit_loops=True)
     except TVM_ERRORS:
         return
-    _vectorize(schedule, consumers[0], cores, window)
+    _vectorize(schedule, consumers[0], after, window)
 
 
 def _vectorize(schedule: Any, block: Any, cores: Any, window: Window) -> None:
     last = below(schedule, block, cores)[-1]
     node, extent = schedule.get(block), int(schedule.get(last).extent)
-    if window.lanes > 1 and may_be_vectors(node) and not has_call(node):
+    if window.lanes > 1 and may_be_vectors(node) and not (has_call(node) or counts_places(node)):
         if extent % window.lanes == 0:
             _, within = schedule.split(last, [None, window.lanes])
             schedule.vectorize(within)
