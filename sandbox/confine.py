@@ -39,7 +39,7 @@ def adopt_orphans() -> None:
 def confine(*, limits: Limits, channel_fd: int, directory: str, parent_pid: int) -> None:
     """Own session, no privileges to gain, no inherited descriptor but the channel, limits, own directory.
 
-    It alone may be written, and the device files that the limits name, where the kernel has Landlock. And no
+    It alone may be written, and the files that the limits name, where the kernel has Landlock. And no
     further process, unless the limits leave that to the child. Raises OSError where a wall cannot be raised;
     descriptors are inherited until all are.
     """

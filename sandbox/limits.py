@@ -29,7 +29,8 @@ class Limits:
     idle_priority: bool = False
     #: CPUs the child may run on; None leaves what the server has.
     cpus: tuple[int, ...] | None = None
-    #: Paths of device files that it may open for writing, of a GPU's driver.
+    #: Paths that it may open for writing besides its directory: a GPU driver's device files, and what else it
+    #: writes to.
     device_files: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from sandbox.entry import run_child
 from sandbox.limits import Limits
 
 MAX_REQUEST_BYTES = 1 << 16
-#: Of threads that the imports started.
-_THREADS_END_SECS = 1.0
+#: In which threads that the imports started may end.
+_GRACE_SECS = 1.0
 _MAY_HANG = "other threads run ({}): a forked child could hang"
 
 
@@ -83,7 +83,7 @@ class Server:
         return True
 
     def _spawn(self, request: dict[str, Any], channel_fd: int, status_fd: int) -> None:
-        if threads := _other_threads():
+        if (threads := _other_threads()) is not None:
             self._refuse(status_fd, f"in the fork server {_MAY_HANG.format(threads)}")
             return
         parent_pid = os.getpid()
@@ -151,7 +151,7 @@ def main(arguments: list[str]) -> int:
             json.dumps({"failed": f"import of {name}: {type(error).__name__}: {error}"[:4000]}).encode()
         )
         return 1
-    if threads := _other_threads(wait_secs=_THREADS_END_SECS):
+    if (threads := _other_threads(wait_secs=_GRACE_SECS)) is not None:
         control.send(json.dumps({"failed": f"after its imports {_MAY_HANG.format(threads)}"}).encode())
         return 1
     gc.collect()
@@ -161,15 +161,21 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _other_threads(*, wait_secs: float = 0.0) -> str:
-    """Names of the threads beside this one, once they had so long to end; empty where there is none."""
+def _other_threads(*, wait_secs: float = 0.0) -> str | None:
+    """Names of the threads beside this one, once they had so long to end; None where there is none."""
     deadline = time.monotonic() + wait_secs
     while len(found := os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - counted before each fork
         if time.monotonic() >= deadline:
-            others = (Path("/proc/self/task", each, "comm") for each in found if int(each) != os.getpid())
-            return ", ".join(path.read_text().strip() for path in others)
+            return ", ".join(_thread_name(each) for each in found if int(each) != os.getpid())
         time.sleep(0.01)
-    return ""
+    return None
+
+
+def _thread_name(thread: str) -> str:
+    try:
+        return Path("/proc/self/task", thread, "comm").read_text(errors="replace").strip() or "unnamed"
+    except OSError:
+        return "ended meanwhile"
 
 
 def _own_children() -> list[int]:

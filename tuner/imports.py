@@ -1,4 +1,4 @@
-"""Packages without what they import besides where it happens to be installed.
+"""Packages without those that they import merely because they are installed.
 
 TVM brings PyTorch in, XGBoost pandas, pyarrow and scikit-learn. None is of use to the farm's processes. They
 take seconds, and start threads (a memory manager's, on a GPU's host NVIDIA's driver's), after which a fork
@@ -25,4 +25,4 @@ def import_alone(name: str, *, without: Collection[str]) -> Any:
         return import_module(name)
     finally:
         for package in hidden:
-            del sys.modules[package]
+            sys.modules.pop(package, None)

@@ -6,4 +6,4 @@ Importing it is its whole effect. It starts no thread (provided OPENBLAS_NUM_THR
 import tuner.preload_tvm  # noqa: F401 - imported for the children to come
 from tuner.imports import import_alone
 
-import_alone("xgboost", without=("pandas", "pyarrow", "sklearn", "cupy", "cudf", "dask"))
+import_alone("xgboost", without=("pandas", "pyarrow", "sklearn", "cupy", "cudf"))

@@ -69,7 +69,9 @@ def tvm_version() -> str:
 
 def has_compiler() -> bool:
     """False where only TVM's runtime is there: kernels can be loaded and timed, nothing can be built."""
-    return _imported().get_global_func("target.build.llvm", allow_missing=True) is not None
+    with _lock:
+        tvm = _imported()
+    return tvm.get_global_func("target.build.llvm", allow_missing=True) is not None
 
 
 @cache

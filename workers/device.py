@@ -39,7 +39,7 @@ class Device:
     #: One for each core, in the order in which they are taken; of a GPU the only one.
     locks: tuple[CoreLock, ...]
     gpu: Gpu | None = None
-    #: Device files that a child opens for writing when it uses the GPU.
+    #: What a child opens for writing when it uses the GPU.
     files: tuple[str, ...] = ()
 
     @property

@@ -46,7 +46,7 @@ def find_gpu(index: int) -> Gpu:
 
 
 def device_files() -> tuple[str, ...]:
-    """What a process that uses a GPU opens for writing; the driver lets it reach those that it may."""
+    """What a process that uses a GPU opens for writing; the driver lets it reach those GPUs that it may."""
     found = [*_DEVICES.glob("nvidia*"), *_DEVICES.glob("nvidia-caps/*")]
     return (*sorted(str(path) for path in found if path.is_char_device()), _OWN_THREADS)
 

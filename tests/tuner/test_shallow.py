@@ -23,7 +23,7 @@ def assert_lines_are_right(mod, llvm, name="C"):
 
 @pytest.mark.parametrize(
     ("rows", "columns", "depth", "epilogue", "side_by_side"),
-    [(24, 35, 11, False, 4), (24, 35, 11, True, 4), (31, 77, 1, True, 1), (18, 9, 2, False, 6)],
+    [(48, 35, 11, False, 4), (48, 35, 11, True, 4), (31, 77, 1, True, 1), (54, 9, 2, False, 6)],
 )
 def test_few_steps_of_columns_that_fill_no_vectors(llvm, rows, columns, depth, epilogue, side_by_side):
     mod = matmul(rows, columns, depth, epilogue=epilogue)
@@ -51,6 +51,7 @@ def test_a_batch_and_a_convolution_of_one_tap(llvm):
         (24, 64, 4, False, 1),
         (24, 64, 5, False, 0),  # whole vectors write nothing twice
         (24, 7, 2, False, 0),  # less than a vector
+        (7, 1001, 2, False, 0),  # too few rows for the cores
         (24, 35, 4, True, 0),  # the columns' operand lies along the depth
     ],
 )

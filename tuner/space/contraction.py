@@ -100,6 +100,12 @@ class Contraction:
         """A vector of the output's columns lies contiguous in it."""
         return self.columns[-1].place in self.contiguous
 
+    @property
+    def columns_lie(self) -> bool:
+        """Its columns are one axis at most, and lie side by side in their operand and in the output."""
+        lie = self.writes_rows and self.columns[-1].place in self.vectors.contiguous
+        return lie and not self.wraps[1]
+
     def by_lines(self) -> Self | None:
         """Each line of rows by itself, the other rows' axes in its batch; None where there is one line."""
         long = [axis for axis in self.rows if axis.extent > 1]

@@ -79,7 +79,7 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
         found = _plans(turned, unit, n_tiles=n_tiles, padded=padded)
         forms += _tiles(turned, found, cores=cores)
         forms += _tiles(*_by_lines(turned, unit, found, padded), cores=cores)
-    return written(normal, name, forms + _of_few_rows(contraction, unit))
+    return written(normal, name, forms + _without_tiles(contraction, unit))
 
 
 def _by_lines(
@@ -98,7 +98,7 @@ def _of_itself(normal: Any, name: str, contraction: Contraction, target: Any) ->
     """Schedules of an operand's product with itself; none of its copies for one side alone can be written."""
     unit = vector_unit(target, contraction.dtype)
     cores = int(target.attrs.get("num-cores", 1))
-    found = written(normal, name, _of_few_rows(contraction, unit))
+    found = written(normal, name, _without_tiles(contraction, unit))
     if contraction.columns[-1].place not in contraction.vectors.contiguous:
         laid = across(normal, name, contraction)
         if laid is None:
@@ -114,8 +114,8 @@ def _of_itself(normal: Any, name: str, contraction: Contraction, target: Any) ->
     return found + written(normal, name, _tiles(contraction, in_place, cores=cores))
 
 
-def _of_few_rows(contraction: Contraction, unit: VectorUnit) -> list[Any]:
-    """Forms without register tiles of columns, where there are any."""
+def _without_tiles(contraction: Contraction, unit: VectorUnit) -> list[Any]:
+    """Dot products, streams and lines of results, where there are any."""
     dots = [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
         for dots in dots_of(contraction, unit)

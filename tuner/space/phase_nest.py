@@ -2,7 +2,7 @@
 
 Outputs and taps are split by the stride, and phases unrolled: then TVM knows of each copy of the register
 tile whether its condition holds, and removes those where it does not. Loops, from the outside: (batch, outer
-columns, outer lines, or pieces of a few) over the cores; phases of the outputs; columns, lines, tiles
+columns, outer lines, or pieces of few lines) over the cores; phases of the outputs; columns, lines, tiles
 of a line; phases of the taps; taps, depth; the register tile. Columns that fill no vectors are padded; what
 else stride or tile do not divide gets conditions.
 """
@@ -64,7 +64,8 @@ def phase_nests(phased: Phased, unit: VectorUnit) -> tuple[PhaseNest, ...]:
     ready = (False, True) if columns.place in contraction.vectors.contiguous else (True,)
     whole = _whole_nests(replace(unit, lanes=lanes), results, packs=ready) if lanes >= _MIN_LANES else []
     wide = min(unit.lanes, max(_MIN_LANES, widened(columns.extent)))
-    return (*whole, *(_padded_nests(replace(unit, lanes=wide), results) if lanes < wide else ()))
+    pads = lanes < wide >= _MIN_LANES
+    return (*whole, *(_padded_nests(replace(unit, lanes=wide), results) if pads else ()))
 
 
 def _whole_nests(unit: VectorUnit, results: Results, *, packs: Sequence[bool]) -> list[PhaseNest]:

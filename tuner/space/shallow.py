@@ -5,6 +5,7 @@ vectors, and write all results twice: 1432 x 1499, eleven deep, took 313 µs by 
 one deep, 78 and 28 (an Intel with AVX-512).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ _MAX_DEPTH, _MAX_STEPS = 12, 48
 #: Tiles of whole vectors write nothing twice, and are as fast from here on.
 _FEW_STEPS = 4
 _MAX_ROWS = 6
+#: Groups of rows that the cores share; of fewer a single core would have all the work.
+_LEAST_GROUPS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +35,12 @@ class Lines:
 def lines_of(contraction: Contraction, unit: VectorUnit) -> tuple[Lines, ...]:
     """The ways to write a contraction by lines; none where tiles do better, or operands do not lie so."""
     rows, columns, depth = contraction.extents
-    lies = contraction.writes_rows and contraction.columns[-1].place in contraction.vectors.contiguous
-    _, wraps = contraction.wraps
-    is_whole = columns % unit.lanes == 0
-    if not lies or wraps or columns < unit.lanes or depth > (_FEW_STEPS if is_whole else _MAX_DEPTH):
+    deepest = _FEW_STEPS if columns % unit.lanes == 0 else _MAX_DEPTH
+    if not contraction.columns_lie or columns < unit.lanes or depth > deepest:
         return ()
-    most = max(1, min(_MAX_ROWS, _MAX_STEPS // depth))
-    return (Lines(rows=largest_divisor(rows, at_most=most)),)
+    n_batches = math.prod(axis.extent for axis in contraction.batch)
+    most = min(_MAX_ROWS, _MAX_STEPS // depth, rows * n_batches // _LEAST_GROUPS)
+    return (Lines(rows=largest_divisor(rows, at_most=most)),) if most else ()
 
 
 def write_lines_of_results(schedule: Any, block: Any, contraction: Contraction, lines: Lines) -> None:

@@ -38,10 +38,8 @@ class Stream:
 def streams_of(contraction: Contraction, unit: VectorUnit) -> tuple[Stream, ...]:
     """The ways to write a contraction as a stream; none where its operands do not lie so."""
     rows, columns, depth = contraction.extents
-    lies = contraction.writes_rows and contraction.columns[-1].place in contraction.vectors.contiguous
-    _, wraps = contraction.wraps
     lanes = math.gcd(columns, unit.lanes)
-    if not lies or wraps or rows > _MAX_ROWS or lanes < _MIN_LANES:
+    if not contraction.columns_lie or rows > _MAX_ROWS or lanes < _MIN_LANES:
         return ()
     steps = dict.fromkeys(largest_divisor(depth, at_most=most) for most in _STEPS)
     return tuple(Stream(steps=size, lanes=lanes) for size in steps if size > 1)

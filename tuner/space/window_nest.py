@@ -99,8 +99,8 @@ def _write_consumer(schedule: Any, block: Any, after: Any, window: Window) -> No
     _vectorize(schedule, consumers[0], after, window)
 
 
-def _vectorize(schedule: Any, block: Any, cores: Any, window: Window) -> None:
-    last = below(schedule, block, cores)[-1]
+def _vectorize(schedule: Any, block: Any, after: Any, window: Window) -> None:
+    last = below(schedule, block, after)[-1]
     node, extent = schedule.get(block), int(schedule.get(last).extent)
     if window.lanes > 1 and may_be_vectors(node) and not (has_call(node) or counts_places(node)):
         if extent % window.lanes == 0:

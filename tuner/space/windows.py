@@ -104,9 +104,8 @@ def _ended(schedule: Any, block: Any, line: _Line, plain: Window, *, pads: bool)
 
     LLVM masks what lies outside: two by two taps of 182 x 53 x 53 took 92 µs by vectors of a line, 45 so.
     """
-    if line.n_taps > _UNROLLED_TAPS:
-        return ()
-    if not any(counts_places(schedule.get(reader)) for reader in schedule.get_consumers(block)):
+    readers = schedule.get_consumers(block)
+    if line.n_taps > _UNROLLED_TAPS or len(readers) != 1 or not counts_places(schedule.get(readers[0])):
         return ()
     ended = dataclasses.replace(plain, ends_elements=True)
     return (ended, dataclasses.replace(ended, inlines_padding=True)) if pads else (ended,)
