@@ -51,7 +51,7 @@ test-browser: setup ## The dashboard in a real Chromium, on a service that tunes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'
 	$(BIN)/pytest -m browser tests/browser
 
-test-cuda: setup ## Kernels for GPUs compiled, and timed where there is a GPU; says what was not run
+test-cuda: setup ## Kernels for GPUs compiled; timed, and a job tuned, where there is a GPU; says what was not run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cuda]'
 	$(BIN)/pytest -rs tests/workers/test_cuda.py tests/workers/test_gpu.py tests/system/test_gpu_job.py
 

@@ -3,7 +3,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,10 +173,3 @@ def unanswered() -> Iterator[Callable[[httpx.Request], httpx.Response]]:
         yield hanging
     finally:
         ended.set()
-
-
-def wait_until(condition: Callable[[], object], timeout_secs: float = 15.0) -> None:
-    deadline = time.monotonic() + timeout_secs
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_secs:g} s"
-        time.sleep(0.02)

@@ -29,9 +29,9 @@ from tests.client.conftest import (
     record,
     renamed,
     unanswered,
-    wait_until,
 )
 from tests.client.test_guards import measured
+from tests.waiting import wait_until
 from tilefarm import module
 from tilefarm.cli import sources
 from tilefarm.space import trace_json

@@ -18,6 +18,7 @@ from sandbox.errors import ChannelError, ChildDied, ChildTimeout, SpawnRefused
 from sandbox.fork_server import ForkServer
 from sandbox.limits import LARGE_STACK_BYTES, Limits
 from tests.sandbox.entries import TGKILL
+from tests.waiting import wait_until
 
 ENTRIES = "tests.sandbox.entries"
 PR_SET_NO_NEW_PRIVS = 38
@@ -32,13 +33,6 @@ def server() -> Iterator[ForkServer]:
 
 def entry(name: str) -> str:
     return f"{ENTRIES}:{name}"
-
-
-def wait_until(condition, timeout_secs: float = 5.0) -> None:
-    deadline = time.monotonic() + timeout_secs
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.01)
 
 
 def process_exists(pid: int) -> bool:

@@ -13,7 +13,8 @@ import pytest
 from sandbox import fork_server
 from sandbox.errors import ForkServerDied, SpawnRefused
 from sandbox.fork_server import ForkServer
-from tests.sandbox.test_fork_server import ENTRIES, LIMITS, entry, process_exists, wait_until
+from tests.sandbox.test_fork_server import ENTRIES, LIMITS, entry, process_exists
+from tests.waiting import wait_until
 
 
 def test_a_dead_server_is_a_typed_error_and_the_next_spawn_starts_another():

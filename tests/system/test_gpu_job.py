@@ -10,17 +10,12 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.gpus import skip_without_gpu
 from tests.system.modules import body
 from tests.system.service import Service, accounted, run_service
-from workers.cuda_packages import check_compiler
-from workers.errors import DeviceError
 from workers.gpu import Gpu, find_gpu
 
-try:
-    check_compiler()
-    find_gpu(0)
-except DeviceError as error:
-    pytest.skip(f"not run: {error}", allow_module_level=True)
+skip_without_gpu()
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,9 @@ import redis
 
 from db.states import Outcome
 from tests.servers import short_dir
+from tests.waiting import wait_until
 from tests.workers.conftest import Bench
-from tests.workers.test_worker import Farm, wait_until
+from tests.workers.test_worker import Farm
 from workers.app import make_app, own_queue
 from workers.canary import Canary, Hearing
 from workers.queues import canary_queue

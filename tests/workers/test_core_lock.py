@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.child import Child
-from tests.workers.test_worker import wait_until
+from tests.waiting import wait_until
 from workers.core_lock import CoreLock
 from workers.errors import DeviceUnwanted
 from workers.turn import Turn

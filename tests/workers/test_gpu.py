@@ -8,21 +8,16 @@ import pytest
 
 from db.states import Outcome
 from sandbox.fork_server import ForkServer
+from tests.gpus import skip_without_gpu
 from tests.workers.conftest import INT32, INT64, Bench, place_reference
 from tests.workers.test_cuda import author
 from workers.children_server import children_server
-from workers.cuda_packages import check_compiler
 from workers.device import Device, detect_target, find_device
-from workers.errors import DeviceError
-from workers.gpu import GpuSensors, find_gpu
+from workers.gpu import GpuSensors
 from workers.selftest import DeviceTester
 from workers.turn import Turn
 
-try:
-    check_compiler()
-    find_gpu(0)
-except DeviceError as error:
-    pytest.skip(f"not run: {error}", allow_module_level=True)
+skip_without_gpu()
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from db.states import Outcome
 from tests.servers import short_dir
+from tests.waiting import wait_until
 from tests.workers.conftest import Bench
-from tests.workers.test_worker import Farm, wait_until
+from tests.workers.test_worker import Farm
 from workers.drift import LEAST_HISTORY
 from workers.selftest import REFERENCE_KERNEL
 from workers.selftest_history import HistoryRun

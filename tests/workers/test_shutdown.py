@@ -11,8 +11,9 @@ import pytest
 
 from db.states import Outcome, Purpose
 from tests.servers import short_dir
+from tests.waiting import wait_until
 from tests.workers.conftest import EMPTY_TRACE, Bench
-from tests.workers.test_worker import Farm, wait_until
+from tests.workers.test_worker import Farm
 from workers.app import results_queue
 from workers.messages import TrialUnbuilt, result_from_json
 

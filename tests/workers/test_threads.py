@@ -10,8 +10,9 @@ import pytest
 from celery.worker import state
 
 from tests.servers import short_dir
+from tests.waiting import wait_until
 from tests.workers.fleet import Fleet
-from tests.workers.test_worker import Farm, wait_until
+from tests.workers.test_worker import Farm
 from workers import restarting
 from workers.errors import AnswerUnreadable, ThreadDied
 from workers.heartbeat import Heartbeat

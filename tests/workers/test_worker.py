@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from kombu import Consumer
 from db.states import Outcome, Purpose, WorkerRole
 from services.server import valkey
 from tests.servers import short_dir
+from tests.waiting import wait_until
 from tests.workers.conftest import EMPTY_TRACE, Bench
 from tests.workers.fleet import Fleet
 from workers.app import make_app, results_queue
@@ -95,13 +96,6 @@ class Farm:
     @property
     def outcomes(self) -> list[TrialOutcome]:
         return [result for result in self.results if isinstance(result, TrialOutcome)]
-
-
-def wait_until(condition: Callable[[], object], timeout_secs: float = 15.0) -> None:
-    deadline = time.monotonic() + timeout_secs
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.02)
 
 
 def children_of(pid: int) -> list[int]:

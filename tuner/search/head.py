@@ -32,9 +32,7 @@ class Head:
     @classmethod
     def of(cls, sketch: Sketch, untouched: Any) -> Self:
         """`untouched` is a schedule of the workload. Raises TraceError, and what TVM raises."""
-        if any(
-            kind == "Annotate" and attributes[0] == _FETCH for kind, _, attributes, _ in sketch.instructions
-        ):
+        if _FETCH in sketch.text:
             raise ValueError("a sketch whose postprocs go on with its own variables")
         cut = sketch.sites[0].index if sketch.sites else 0
         head, tail = sketch.instructions[:cut], sketch.instructions[cut:]

@@ -25,7 +25,7 @@ from tuner.space.plans import (
     ready_plans,
     whole_tiles,
 )
-from tuner.space.shallow import lines_of, write_lines_of_results
+from tuner.space.result_lines import result_lines_of, write_result_lines
 from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile
 from tuner.space.vectors import MIN_READY, VectorUnit, fitting_unit, half_unit, ready_unit, vector_unit
@@ -125,8 +125,8 @@ def _without_tiles(contraction: Contraction, unit: VectorUnit) -> list[Any]:
         for stream in streams_of(contraction, unit)
     ]
     lines = [
-        partial(write_lines_of_results, contraction=contraction, lines=lines)
-        for lines in lines_of(contraction, unit)
+        partial(write_result_lines, contraction=contraction, lines=lines)
+        for lines in result_lines_of(contraction, unit)
     ]
     return dots + streams + lines
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
-from tuner.space.index_maps import fusing
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
 from tuner.space.registers import sampled, sum_in_registers
 from tuner.space.staging import below, write_tail
 from tuner.space.vectors import VectorUnit, largest_divisor
@@ -52,13 +51,11 @@ def dots_of(contraction: Contraction, unit: VectorUnit) -> tuple[Dots, ...]:
 def write_dots(schedule: Any, block: Any, contraction: Contraction, dots: Dots, *, lanes: int) -> None:
     """Raises what TVM raises where it cannot."""
     epilogue = epilogue_of(schedule, block, contraction)
-    sides = contraction.groups(contraction.rows, contraction.columns)
-    axes = contraction.groups(contraction.rows, contraction.columns, contraction.depth)
-    schedule.transform_block_layout(block, fusing(range(contraction.n_axes), axes))
+    fuse_sides(schedule, block, contraction)
     sums = _partial_sums(schedule, block, dots, lanes=lanes)
     schedule.reverse_compute_at(block, sums.cores, preserve_unit_loops=True)
     if epilogue is not None:
-        schedule.transform_block_layout(epilogue.block, fusing(epilogue.places, sides))
+        fuse_sides_of_epilogue(schedule, epilogue, contraction)
         schedule.reverse_compute_at(epilogue.block, sums.cores, preserve_unit_loops=True)
         write_tail(schedule, epilogue.block, after=sums.cores, lanes=lanes, columns=dots.columns)
         schedule.annotate(epilogue.block, TILED, STRUCTURE)

@@ -37,6 +37,18 @@ def normal_form(schedule: Any, block: Any, contraction: Contraction, plan: Plan)
     return _Forming(schedule, block, contraction, plan).run()
 
 
+def fuse_sides(schedule: Any, block: Any, contraction: Contraction) -> None:
+    """The block's axes are single ones from now on: the batch's, where there is one, rows, columns, depth."""
+    parts = contraction.groups(contraction.rows, contraction.columns, contraction.depth)
+    schedule.transform_block_layout(block, fusing(range(contraction.n_axes), parts))
+
+
+def fuse_sides_of_epilogue(schedule: Any, epilogue: Epilogue, contraction: Contraction) -> None:
+    """The same of what follows a contraction, which has no depth."""
+    parts = contraction.groups(contraction.rows, contraction.columns)
+    schedule.transform_block_layout(epilogue.block, fusing(epilogue.places, parts))
+
+
 class _Forming:
     def __init__(self, schedule: Any, block: Any, contraction: Contraction, plan: Plan) -> None:
         self._schedule = schedule
@@ -56,7 +68,7 @@ class _Forming:
         crop = self._cropped(epilogue) if self._needs_crop(epilogue) else None
         scalars = self._copied(of_rows=True) if self._pads or plan.scalars is not Staging.NONE else None
         vectors = self._copied(of_rows=False) if self._pads or plan.vectors is not Staging.NONE else None
-        schedule.transform_block_layout(self._block, self._fusing())
+        fuse_sides(schedule, self._block, self._contraction)
         if self._pads:
             scalars, vectors = self._padded(scalars, vectors)
         tail = self._tail(crop, epilogue)
@@ -107,11 +119,6 @@ class _Forming:
         groups = self._contraction.groups(*sides)
         return fusing(places, [[axis for axis in axes if axis.place in places] for axes in groups])
 
-    def _fusing(self) -> Any:
-        contraction = self._contraction
-        parts = contraction.groups(contraction.rows, contraction.columns, contraction.depth)
-        return fusing(range(contraction.n_axes), parts)
-
     def _padded(self, scalars: Any, vectors: Any) -> tuple[Any, Any]:
         """Whole register tiles; a copy that pads takes the place of one that does not."""
         schedule = self._schedule
@@ -132,12 +139,10 @@ class _Forming:
 
     def _tail(self, crop: Any, epilogue: Epilogue | None) -> Any:
         """One block that reads the contraction's output tile by tile, its axes (batch, rows, columns)."""
-        contraction = self._contraction
-        parts = contraction.groups(contraction.rows, contraction.columns)
         if epilogue is not None:
             if crop is not None:
                 self._schedule.compute_inline(crop)
-            self._schedule.transform_block_layout(epilogue.block, fusing(epilogue.places, parts))
+            fuse_sides_of_epilogue(self._schedule, epilogue, self._contraction)
             return epilogue.block
         return crop
 

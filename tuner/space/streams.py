@@ -12,8 +12,7 @@ from typing import Any
 
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
-from tuner.space.index_maps import fusing
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
 from tuner.space.registers import begin, sampled
 from tuner.space.staging import write_tail
 from tuner.space.vectors import VectorUnit, largest_divisor
@@ -48,9 +47,7 @@ def streams_of(contraction: Contraction, unit: VectorUnit) -> tuple[Stream, ...]
 def write_stream(schedule: Any, block: Any, contraction: Contraction, stream: Stream) -> None:
     """Raises what TVM raises where it cannot."""
     epilogue = epilogue_of(schedule, block, contraction)
-    sides = contraction.groups(contraction.rows, contraction.columns)
-    axes = contraction.groups(contraction.rows, contraction.columns, contraction.depth)
-    schedule.transform_block_layout(block, fusing(range(contraction.n_axes), axes))
+    fuse_sides(schedule, block, contraction)
     *batch, rows, columns, depth = schedule.get_loops(block)
     vectors, lanes = schedule.split(columns, [None, stream.lanes])
     outer, vectors = sampled(schedule, vectors, n=2, max_innermost=_MAX_VECTORS)
@@ -62,7 +59,7 @@ def write_stream(schedule: Any, block: Any, contraction: Contraction, stream: St
         schedule.unroll(loop)
     schedule.vectorize(lanes)
     if epilogue is not None:
-        schedule.transform_block_layout(epilogue.block, fusing(epilogue.places, sides))
+        fuse_sides_of_epilogue(schedule, epilogue, contraction)
         schedule.reverse_compute_at(epilogue.block, cores, preserve_unit_loops=True)
         write_tail(schedule, epilogue.block, after=cores, lanes=stream.lanes, columns=stream.lanes)
         schedule.annotate(epilogue.block, TILED, STRUCTURE)

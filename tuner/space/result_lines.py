@@ -11,8 +11,7 @@ from typing import Any
 
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
-from tuner.space.index_maps import fusing
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
 from tuner.space.registers import fused
 from tuner.space.vectors import VectorUnit, largest_divisor
 
@@ -27,12 +26,12 @@ _LEAST_GROUPS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
+class ResultLines:
     #: That go along side by side, and share the columns' operand.
     rows: int
 
 
-def lines_of(contraction: Contraction, unit: VectorUnit) -> tuple[Lines, ...]:
+def result_lines_of(contraction: Contraction, unit: VectorUnit) -> tuple[ResultLines, ...]:
     """The ways to write a contraction by lines; none where tiles do better, or operands do not lie so."""
     rows, columns, depth = contraction.extents
     deepest = _FEW_STEPS if columns % unit.lanes == 0 else _MAX_DEPTH
@@ -40,15 +39,13 @@ def lines_of(contraction: Contraction, unit: VectorUnit) -> tuple[Lines, ...]:
         return ()
     n_batches = math.prod(axis.extent for axis in contraction.batch)
     most = min(_MAX_ROWS, _MAX_STEPS // depth, rows * n_batches // _LEAST_GROUPS)
-    return (Lines(rows=largest_divisor(rows, at_most=most)),) if most else ()
+    return (ResultLines(rows=largest_divisor(rows, at_most=most)),) if most else ()
 
 
-def write_lines_of_results(schedule: Any, block: Any, contraction: Contraction, lines: Lines) -> None:
+def write_result_lines(schedule: Any, block: Any, contraction: Contraction, lines: ResultLines) -> None:
     """Raises what TVM raises where it cannot."""
     epilogue = epilogue_of(schedule, block, contraction)
-    sides = contraction.groups(contraction.rows, contraction.columns)
-    axes = contraction.groups(contraction.rows, contraction.columns, contraction.depth)
-    schedule.transform_block_layout(block, fusing(range(contraction.n_axes), axes))
+    fuse_sides(schedule, block, contraction)
     *batch, rows, columns, depth = schedule.get_loops(block)
     rows, row = schedule.split(rows, [None, lines.rows])
     schedule.reorder(*batch, rows, columns, depth, row)
@@ -56,7 +53,7 @@ def write_lines_of_results(schedule: Any, block: Any, contraction: Contraction, 
     for loop in (depth, row):
         schedule.unroll(loop)
     if epilogue is not None:
-        schedule.transform_block_layout(epilogue.block, fusing(epilogue.places, sides))
+        fuse_sides_of_epilogue(schedule, epilogue, contraction)
         schedule.reverse_compute_at(epilogue.block, columns, preserve_unit_loops=True)
         schedule.unroll(schedule.get_loops(epilogue.block)[-2])
         schedule.annotate(epilogue.block, TILED, STRUCTURE)

@@ -5,7 +5,7 @@ import pytest
 from tests.tuner.contractions import AVX2, assert_same_numbers, computed, convolution, matmul, te, tvm
 from tuner.module import canonical_module
 from tuner.space.contraction import Contraction
-from tuner.space.shallow import lines_of, write_lines_of_results
+from tuner.space.result_lines import result_lines_of, write_result_lines
 
 
 def contraction_of(mod, name="C"):
@@ -15,8 +15,8 @@ def contraction_of(mod, name="C"):
 
 def assert_lines_are_right(mod, llvm, name="C"):
     schedule, contraction = contraction_of(mod, name)
-    (lines,) = lines_of(contraction, AVX2)
-    write_lines_of_results(schedule, schedule.get_sblock(name), contraction, lines)
+    (lines,) = result_lines_of(contraction, AVX2)
+    write_result_lines(schedule, schedule.get_sblock(name), contraction, lines)
     assert_same_numbers(mod, llvm, seed=1, found=[schedule])
     return lines, schedule
 
@@ -57,7 +57,7 @@ def test_a_batch_and_a_convolution_of_one_tap(llvm):
 )
 def test_they_are_offered_where_results_are_most_of_the_work(rows, columns, depth, transposed, n_forms):
     _, contraction = contraction_of(matmul(rows, columns, depth, transposed=transposed))
-    assert len(lines_of(contraction, AVX2)) == n_forms
+    assert len(result_lines_of(contraction, AVX2)) == n_forms
 
 
 def test_columns_of_two_axes_are_no_line():
@@ -66,4 +66,4 @@ def test_columns_of_two_axes_are_no_line():
     c = te.compute((24, 3, 11), lambda i, j, o: te.sum(a[i, k] * b[j, k, o], axis=k), name="C")
     _, contraction = contraction_of(canonical_module(te.create_prim_func([a, b, c])))
     assert contraction.extents == (24, 33, 5)
-    assert lines_of(contraction, AVX2) == ()
+    assert result_lines_of(contraction, AVX2) == ()
