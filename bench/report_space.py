@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bench import vendors
 from bench.report import markdown_table, micros, number, target_text
-from bench.space_rows import Rows
+from bench.space_rows import Row, Rows
 from bench.workloads import LISTS
 
 #: In the order of lines; with what the last one is compared.
@@ -24,6 +24,7 @@ _GROUPS = {
     "drawn": LISTS["drawn"],
     "all": LISTS["all"],
 }
+_MEDIANS_TOLD = "Times are medians over the seeds, × are medians of the seeds' ratios."
 _MEANS_TOLD = "How many times as fast `tilefarm` is: the geometric mean over workloads (the least, how many)."
 _MEANS = (*(f"× {name}" for name in _OTHERS), "× the better library")
 _HEAD = (
@@ -39,7 +40,8 @@ def summary(kept: Mapping[str, Sequence[Rows]]) -> str:
 
 def _section(kept: Sequence[Rows]) -> str:
     """Where the rows come from, the table, and means by cores and trials."""
-    return "\n".join([*_conditions(kept), "", table(kept), "", _MEANS_TOLD, "", _means(kept)])
+    where = conditions([row for rows in kept for row in rows.rows])
+    return "\n".join([*where, _MEDIANS_TOLD, "", table(kept), "", _MEANS_TOLD, "", _means(kept)])
 
 
 def table(kept: Sequence[Rows]) -> str:
@@ -47,14 +49,14 @@ def table(kept: Sequence[Rows]) -> str:
     return "\n".join(markdown_table(_HEAD, cells))
 
 
-def _conditions(kept: Sequence[Rows]) -> list[str]:
-    every = [row for rows in kept for row in rows.rows]
+def conditions(every: Sequence[Row]) -> list[str]:
+    """Where rows come from."""
     where = Counter(f"{row.machine}; target `{target_text(row.target)}`" for row in every)
     commits = ", ".join(sorted({row.commit for row in every}))
     lines = [f"{machine}: {count} {'row' if count == 1 else 'rows'}." for machine, count in where.items()]
     return [
         *lines,
-        f"Commits {commits}. Times are medians over the seeds, × are medians of the seeds' ratios.",
+        f"Commits {commits}.",
     ]
 
 
@@ -95,11 +97,12 @@ def _mean_cells(kept: Sequence[Rows]) -> Iterator[list[str]]:
 
 def _means_of(kept: Sequence[Rows]) -> Iterator[str]:
     for other in _OTHERS:
-        yield _mean([rows.times_as_fast(_SPACES[-1], other) for rows in kept])
-    yield _mean([rows.times_as_fast_as_the_better(_SPACES[-1], vendors.LIBRARIES) for rows in kept])
+        yield mean([rows.times_as_fast(_SPACES[-1], other) for rows in kept])
+    yield mean([rows.times_as_fast_as_the_better(_SPACES[-1], vendors.LIBRARIES) for rows in kept])
 
 
-def _mean(ratios: Sequence[float | None]) -> str:
+def mean(ratios: Sequence[float | None]) -> str:
+    """The geometric mean of those that are known, with the least and how many these are."""
     known = [ratio for ratio in ratios if ratio is not None]
     return f"{statistics.geometric_mean(known):.2f} ({min(known):.2f}, {len(known)})" if known else "–"
 

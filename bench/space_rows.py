@@ -65,7 +65,7 @@ class Row:
 
     @property
     def file_name(self) -> str:
-        return f"{self.workload}-{self.cpu}-{self.cores}c-{self.trials}-{self.seed}.json"
+        return f"{self.workload.replace(':', '-')}-{self.cpu}-{self.cores}c-{self.trials}-{self.seed}.json"
 
     def secs(self, name: str) -> float | None:
         """Of a space's best, or of a library's function; None where there is no such time."""
@@ -137,11 +137,16 @@ def keep(row: Row, *, directory: Path = DIRECTORY) -> Path:
     return path
 
 
+def every(directory: Path) -> list[Row]:
+    """All that are kept there, by the names of their files."""
+    return [Row.from_json(json.loads(path.read_text())) for path in sorted(directory.glob("*.json"))]
+
+
 def kept(names: Iterable[str], *, directory: Path = DIRECTORY) -> dict[str, list[Rows]]:
     """By CPU, the one of most rows first; there by cores and trials, then in the order of `names`."""
     order = {name: place for place, name in enumerate(names)}
-    every = [Row.from_json(json.loads(path.read_text())) for path in directory.glob("*.json")]
-    rows = sorted((row for row in every if row.workload in order), key=lambda row: (row.cpu, row.seed))
+    found = every(directory)
+    rows = sorted((row for row in found if row.workload in order), key=lambda row: (row.cpu, row.seed))
     groups: dict[tuple[str, int, int, int], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.cpu, -row.cores, row.trials, order[row.workload]), []).append(row)

@@ -35,11 +35,11 @@ def conv2d_bn_relu(stride: int, padding: int) -> Prepare:
     return prepare
 
 
-def conv2d_nchw(stride: int, padding: int, dilation: int = 1) -> Prepare:
+def conv2d_nchw(stride: int, padding: int, dilation: int = 1, groups: int = 1) -> Prepare:
     def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
         convolve = torch.nn.functional.conv2d
         return [
-            partial(convolve, *pair, None, stride, padding, dilation)
+            partial(convolve, *pair, None, stride, padding, dilation, groups)
             for pair in arranged(torch, data, weight)
         ]
 
@@ -143,6 +143,13 @@ def conv2d_blocked(torch: Any, data: Any, weight: Any) -> list[Call]:
     return [partial(convolve, *pair, None, 1, 1) for pair in arranged(torch, image, filters)]
 
 
+def conv1d_ncw(stride: int, padding: int) -> Prepare:
+    def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
+        return [partial(torch.nn.functional.conv1d, data, weight, None, stride, padding)]
+
+    return prepare
+
+
 def conv1d_ncw_relu(torch: Any, data: Any, weight: Any) -> list[Call]:
     return [lambda: torch.nn.functional.conv1d(data, weight, None, 1, 2, 2).relu_()]
 
@@ -159,7 +166,7 @@ def depthwise_3d(torch: Any, data: Any, weight: Any) -> list[Call]:
     return [lambda: torch.nn.functional.conv3d(data, weight, None, 1, 1, 1, data.shape[1])]
 
 
-def conv2d_transposed_nchw(stride: int, padding: int, more: int) -> Prepare:
+def conv2d_transposed_nchw(stride: int, padding: int, more: int = 0) -> Prepare:
     def prepare(torch: Any, data: Any, weight: Any) -> list[Call]:
         convolve = torch.nn.functional.conv_transpose2d
         return [

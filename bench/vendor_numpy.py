@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from bench.names import kind_and_sizes
 from bench.vendor_timing import Array, Call, answer
 
 
@@ -72,8 +73,20 @@ PRODUCTS: dict[str, Callable[..., Array]] = {
 }
 
 
+#: Of the kinds of bench.kinds.
+KINDS: dict[str, Callable[..., Array]] = {
+    "matmul": _product,
+    "matmul-tn": _product_turned,
+    "dense": _dense,
+    "scores": _scores,
+    "batch-matmul": _product,
+}
+
+
 def _prepare(name: str, inputs: Sequence[Array], _cores: int) -> list[Call]:
-    return [lambda: PRODUCTS[name](*inputs)]
+    kind, sizes = kind_and_sizes(name)
+    product = KINDS[kind] if sizes else PRODUCTS[name]
+    return [lambda: product(*inputs)]
 
 
 if __name__ == "__main__":

@@ -11,12 +11,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from bench import vendor_numpy, vendor_torch
+from bench.names import kind_and_sizes
 from bench.processes import ask
-from bench.vendor_numpy import PRODUCTS
-from bench.vendor_torch import FUNCTIONS
 
-#: Names of the columns, and what each library can compute.
-LIBRARIES: Mapping[str, Mapping[str, Any]] = {"numpy": PRODUCTS, "torch": FUNCTIONS}
+#: Names of the columns, and what each library can compute: workloads by their names, and kinds of them.
+LIBRARIES: Mapping[str, Mapping[str, Any]] = {
+    "numpy": {**vendor_numpy.PRODUCTS, **vendor_numpy.KINDS},
+    "torch": {**vendor_torch.FUNCTIONS, **vendor_torch.KINDS},
+}
 _TORCH_PYTHON = "TILEFARM_BENCH_TORCH"
 
 
@@ -26,7 +29,7 @@ def secs(library: str, name: str, module_json: str, target: Mapping[str, Any]) -
     The module tells the inputs' shapes. Loads TVM, in this process only.
     """
     python = _python(library)
-    if name not in LIBRARIES[library] or python is None:
+    if kind_and_sizes(name)[0] not in LIBRARIES[library] or python is None:
         return None
     cores = str(int(target["num-cores"]))
     order = {"name": name, "shapes": input_shapes(module_json), "cores": int(cores)}

@@ -7,7 +7,9 @@ from bench import suite
 from bench.drawn import DRAWN
 from bench.fresh import FRESH
 from bench.fused import FUSED
+from bench.kinds import KINDS
 from bench.layers import LAYERS
+from bench.names import kind_and_sizes
 from bench.parts import PARTS
 from bench.sizes import SIZES
 from bench.suite import DEVELOPMENT, EXTENSION, Workload
@@ -33,6 +35,9 @@ def asked(names: str) -> tuple[str, ...]:
 
 
 def workload(name: str) -> Workload:
-    """Loads TVM. Raises KeyError for a name that is in no list."""
+    """Loads TVM. Raises KeyError for a name that is in no list, and that no kind has."""
+    kind, sizes = kind_and_sizes(name)
+    if sizes:
+        return suite.built(name, KINDS[kind].build(*sizes))
     builds = UNSEEN | FRESH | LAYERS | SIZES | FUSED | PARTS | DRAWN
     return suite.built(name, builds[name]) if name in builds else suite.workload(name)

@@ -1,7 +1,11 @@
-"""Runs and comparisons with round figures."""
+"""Runs, rows and comparisons with round figures."""
+
+import dataclasses
+from typing import Any
 
 from bench.comparison import Judged, Pair, careful_curve
 from bench.curves import Point, Run
+from bench.space_rows import Row, SpaceRun
 
 POINTS = (
     Point(trials=4, secs=10.0, latency_secs=4e-3, trace="a"),
@@ -52,3 +56,31 @@ def a_pair(stock: Judged, ours: Judged, *, machine: str = "a CPU, 2 cores", tria
         stock=stock,
         ours=ours,
     )
+
+
+def space_run(careful_secs: float) -> SpaceRun:
+    return SpaceRun(
+        wall_secs=20.0,
+        search_secs=4.0,
+        outcomes={"ok": 60, "cut_off": 4},
+        careful_secs=careful_secs,
+        difference=1e-6,
+    )
+
+
+def space_row(workload: str = "C1D", *, stock: float = 2e-3, tilefarm: float = 1e-3, **changes: Any) -> Row:
+    row = Row(
+        workload=workload,
+        trials=64,
+        seed=0,
+        flops=1e8,
+        bytes=1_000_000,
+        target={"kind": "llvm", "mcpu": "znver4", "num-cores": 2},
+        machine="a CPU, 2 cores",
+        commit="abc",
+        runs={"stock": space_run(stock), "tilefarm": space_run(tilefarm)},
+        libraries={"numpy": None, "torch": 3e-3},
+        peak_gflops=200.0,
+        copy_gb_per_sec=10.0,
+    )
+    return dataclasses.replace(row, **changes)

@@ -5,50 +5,29 @@ import dataclasses
 import pytest
 
 from bench import report_space, space_rows
-from bench.space_rows import Row, Rows, SpaceRun
+from bench.space_rows import Rows
+from tests.bench.runs import space_row, space_run
 
 NAMES = ("C1D", "SFM")
 
 
-def _run(careful_secs):
-    return SpaceRun(
-        wall_secs=20.0,
-        search_secs=4.0,
-        outcomes={"ok": 60, "cut_off": 4},
-        careful_secs=careful_secs,
-        difference=1e-6,
-    )
-
-
-def _row(workload="C1D", *, stock=2e-3, tilefarm=1e-3, **changes):
-    row = Row(
-        workload=workload,
-        trials=64,
-        seed=0,
-        flops=1e8,
-        bytes=1_000_000,
-        target={"kind": "llvm", "mcpu": "znver4", "num-cores": 2},
-        machine="a CPU, 2 cores",
-        commit="abc",
-        runs={"stock": _run(stock), "tilefarm": _run(tilefarm)},
-        libraries={"numpy": None, "torch": 3e-3},
-        peak_gflops=200.0,
-        copy_gb_per_sec=10.0,
-    )
-    return dataclasses.replace(row, **changes)
-
-
 def test_seeds_add_up_and_a_seed_run_again_replaces_its_row(tmp_path):
-    for row in (_row(), _row(seed=1), _row(seed=1, tilefarm=0.5e-3)):
+    for row in (space_row(), space_row(seed=1), space_row(seed=1, tilefarm=0.5e-3)):
         space_rows.keep(row, directory=tmp_path)
     ((rows,),) = space_rows.kept(NAMES, directory=tmp_path).values()
     assert [row.seed for row in rows.rows] == [0, 1]
-    assert rows.rows[1] == _row(seed=1, tilefarm=0.5e-3)
+    assert rows.rows[1] == space_row(seed=1, tilefarm=0.5e-3)
 
 
 def test_other_cores_and_trials_are_rows_of_their_own(tmp_path):
     one_core = {"kind": "llvm", "mcpu": "znver4", "num-cores": 1}
-    for row in (_row("SFM"), _row(target=one_core), _row(trials=256), _row(), _row("gone")):
+    for row in (
+        space_row("SFM"),
+        space_row(target=one_core),
+        space_row(trials=256),
+        space_row(),
+        space_row("gone"),
+    ):
         space_rows.keep(row, directory=tmp_path)
     (found,) = space_rows.kept(NAMES, directory=tmp_path).values()
     assert [(rows.first.workload, rows.first.cores, rows.first.trials) for rows in found] == [
@@ -58,7 +37,7 @@ def test_other_cores_and_trials_are_rows_of_their_own(tmp_path):
 
 def test_cpus_are_not_mixed(tmp_path):
     older = {"kind": "llvm", "mcpu": "znver3", "num-cores": 2}
-    for row in (_row(target=older, tilefarm=4e-3), _row(), _row("SFM")):
+    for row in (space_row(target=older, tilefarm=4e-3), space_row(), space_row("SFM")):
         space_rows.keep(row, directory=tmp_path)
     found = space_rows.kept(NAMES, directory=tmp_path)
     assert {cpu: [rows.first.workload for rows in kept] for cpu, kept in found.items()} == {
@@ -72,7 +51,10 @@ def test_cpus_are_not_mixed(tmp_path):
 
 def test_ratios_are_of_one_seed_each(tmp_path):
     # The second seed met a slow machine: both took three times as long.
-    for row in (_row(), _row(seed=1, stock=6e-3, tilefarm=3e-3, libraries={"numpy": None, "torch": 9e-3})):
+    for row in (
+        space_row(),
+        space_row(seed=1, stock=6e-3, tilefarm=3e-3, libraries={"numpy": None, "torch": 9e-3}),
+    ):
         space_rows.keep(row, directory=tmp_path)
     ((rows,),) = space_rows.kept(NAMES, directory=tmp_path).values()
     assert rows.times_as_fast("tilefarm", "stock") == pytest.approx(2.0)
@@ -83,22 +65,25 @@ def test_ratios_are_of_one_seed_each(tmp_path):
 
 
 def test_a_search_that_went_on_has_no_seconds_of_its_own(tmp_path):
-    went_on = {space: dataclasses.replace(run, search_secs=None) for space, run in _row().runs.items()}
-    for row in (_row(runs=went_on), _row(trials=256)):
+    went_on = {space: dataclasses.replace(run, search_secs=None) for space, run in space_row().runs.items()}
+    for row in (space_row(runs=went_on), space_row(trials=256)):
         space_rows.keep(row, directory=tmp_path)
     lines = report_space.summary(space_rows.kept(NAMES, directory=tmp_path))
     assert [line.split(" | ")[-3] for line in lines.splitlines() if "| tilefarm |" in line] == ["–", "4.0"]
 
 
 def test_of_several_libraries_the_faster_counts_in_each_seed(tmp_path):
-    for row in (_row(libraries={"numpy": 4e-3, "torch": 3e-3}), _row(seed=1, libraries={"numpy": 1e-3})):
+    for row in (
+        space_row(libraries={"numpy": 4e-3, "torch": 3e-3}),
+        space_row(seed=1, libraries={"numpy": 1e-3}),
+    ):
         space_rows.keep(row, directory=tmp_path)
     ((rows,),) = space_rows.kept(NAMES, directory=tmp_path).values()
     assert rows.times_as_fast_as_the_better("tilefarm", ("numpy", "torch")) == pytest.approx(2.0)
 
 
 def test_the_table_has_a_line_for_each_space_and_means_for_each_other_side(tmp_path):
-    for row in (_row(), _row("SFM", stock=0.5e-3)):
+    for row in (space_row(), space_row("SFM", stock=0.5e-3)):
         space_rows.keep(row, directory=tmp_path)
     text = report_space.summary(space_rows.kept(NAMES, directory=tmp_path))
     lines = text.splitlines()
@@ -116,7 +101,8 @@ def test_the_table_has_a_line_for_each_space_and_means_for_each_other_side(tmp_p
 
 def test_means_are_told_of_the_suite_with_and_without_its_extension_and_of_unseen_workloads():
     kept = [
-        Rows(rows=(_row(name, stock=stock),)) for name, stock in (("C1D", 1e-3), ("PW", 4e-3), ("T2D", 3e-3))
+        Rows(rows=(space_row(name, stock=stock),))
+        for name, stock in (("C1D", 1e-3), ("PW", 4e-3), ("T2D", 3e-3))
     ]
     lines = report_space.summary({"znver4": kept}).splitlines()
     assert [line.split(" | ")[:4] for line in lines[-4:]] == [
@@ -128,6 +114,6 @@ def test_means_are_told_of_the_suite_with_and_without_its_extension_and_of_unsee
 
 
 def test_a_share_of_peak_in_quiet_moments_is_of_calls_and_of_the_peak_in_them():
-    run = dataclasses.replace(_run(1e-3), quiet_secs=0.6e-3)
-    rows = Rows(rows=(_row(runs={"tilefarm": run}, quiet_peak_gflops=250.0), _row(seed=1)))
+    run = dataclasses.replace(space_run(1e-3), quiet_secs=0.6e-3)
+    rows = Rows(rows=(space_row(runs={"tilefarm": run}, quiet_peak_gflops=250.0), space_row(seed=1)))
     assert rows.quiet_share_of_peak("tilefarm") == pytest.approx(2 / 3)

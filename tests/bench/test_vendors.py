@@ -8,6 +8,8 @@ import pytest
 
 from bench import vendors, workloads
 from bench.drawn import DRAWN
+from bench.kinds import KINDS, Dice
+from bench.names import drawn_name
 from bench.parts import PARTS
 from bench.vendor_numpy import PRODUCTS
 from bench.vendor_torch import FUNCTIONS, prepared
@@ -50,6 +52,7 @@ def test_numpy_computes_what_the_module_computes(name):
         *("GMM-TN", "NCHW-S2", "RESIDUAL", "DEP-S2", "DEP-NCHW", "POOL", "GAP"),
         *("INSTANCE", "NORM-DENSE", "ATTENTION", "MASKED-SFM", "GATES", "DEP-DIL", "DEP-7-14"),
         *(name for name in (*PARTS, *DRAWN) if name in FUNCTIONS),
+        *(drawn_name(kind, KINDS[kind].draw(Dice(seed))) for kind in KINDS for seed in range(2)),
     ],
 )
 def test_pytorch_computes_what_the_module_computes(name):
