@@ -7,9 +7,7 @@ see where they lie. Only parameters are looked at: they lie as their caller hold
 copies lies closer.
 """
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,31 +18,14 @@ from tuner.addresses import (
     PERIOD_BYTES,
     Ints,
     UnknownError,
-    address_of,
-    constant,
     lines_of,
-    value_of,
 )
+from tuner.leaves import Leaf, leaves
 
 #: Steps of a loop that are looked at; the others are expected to go on like them.
 _STEPS = PERIOD_BYTES // LINE_BYTES
 #: Addresses that are told one from the other; how many more there are is estimated.
 _ADDRESSES = 1024
-_REDUCTION = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """A block that stores an element, and the loops around it from the outside: (variable, extent)."""
-
-    realize: Any
-    loops: tuple[tuple[Any, int], ...]
-
-    @property
-    def weight(self) -> float:
-        """Iterations; those of a reduction count more."""
-        kinds = (int(iterator.iter_type) for iterator in self.realize.block.iter_vars)
-        return math.prod(extent for _, extent in self.loops) * (2 if _REDUCTION in kinds else 1)
 
 
 def crowding(mod: Any, shares: Sequence[float]) -> npt.NDArray[np.float64]:
@@ -54,8 +35,8 @@ def crowding(mod: Any, shares: Sequence[float]) -> npt.NDArray[np.float64]:
     as the crowded ones are filled. 0 where no set is crowded, or where an index is not understood.
     """
     try:
-        leaf = max(_leaves(mod["main"].body, ()), key=lambda leaf: leaf.weight)
-        extents = [extent for _, extent in leaf.loops]
+        leaf = max(leaves(mod), key=lambda leaf: leaf.weight)
+        extents = leaf.extents
         found = np.zeros(1 + len(extents))
         for offsets in _accesses(mod["main"], leaf):
             found += _of_access(offsets, extents)
@@ -66,41 +47,18 @@ def crowding(mod: Any, shares: Sequence[float]) -> npt.NDArray[np.float64]:
     return np.exp2(np.interp(wanted, inside, np.log2(1 + found))) - 1
 
 
-def _leaves(statement: Any, loops: tuple[tuple[Any, int], ...]) -> Iterator[_Leaf]:
-    from tvm import s_tir, tirx
-
-    if isinstance(statement, tirx.For):
-        loop = (statement.loop_var, constant(statement.extent))
-        yield from _leaves(statement.body, (*loops, loop))
-    elif isinstance(statement, tirx.SeqStmt):
-        for each in statement.seq:
-            yield from _leaves(each, loops)
-    elif isinstance(statement, s_tir.SBlockRealize):
-        body = statement.block.body
-        if isinstance(body, tirx.BufferStore):
-            yield _Leaf(statement, loops)
-        else:
-            yield from _leaves(body, loops)
-
-
-def _accesses(function: Any, leaf: _Leaf) -> Iterator[list[Ints]]:
+def _accesses(function: Any, leaf: Leaf) -> Iterator[list[Ints]]:
     """Of each parameter's access: for each loop the byte offsets of its first steps from the first."""
-    places = _probes([extent for _, extent in leaf.loops])
-    outside = {variable: places[number] for number, (variable, _) in enumerate(leaf.loops)}
-    block = leaf.realize.block
-    bound = {
-        iterator.var: value_of(value, outside)
-        for iterator, value in zip(block.iter_vars, leaf.realize.iter_values, strict=True)
-    }
+    places = _probes(leaf.extents)
     known = {str(parameter.name) for parameter in function.params}
     seen: set[bytes] = set()
-    for buffer, indices in _touched(block.body):
+    for buffer, indices in leaf.touched():
         if str(buffer.name) not in known:
             continue
-        address = address_of(buffer, [value_of(index, bound) for index in indices], places.shape[1])
+        address = leaf.addresses(buffer, indices, places)
         if address.tobytes() not in seen:
             seen.add(address.tobytes())
-            steps = np.split(address[1:], np.cumsum([min(extent, _STEPS) for _, extent in leaf.loops])[:-1])
+            steps = np.split(address[1:], np.cumsum([min(extent, _STEPS) for extent in leaf.extents])[:-1])
             yield [each - address[0] for each in steps]
 
 
@@ -113,30 +71,6 @@ def _probes(extents: Sequence[int]) -> Ints:
         places[number, at : at + len(each)] = each
         at += len(each)
     return places
-
-
-def _touched(store: Any) -> Iterator[tuple[Any, Any]]:
-    """(buffer, indices) of what is stored and loaded."""
-    yield store.buffer, store.indices
-    yield from _loads(store.value)
-
-
-def _loads(value: Any) -> Iterator[tuple[Any, Any]]:
-    from tvm import ir, tirx
-
-    if isinstance(value, ir.expr.TensorLoad):
-        yield value.source, value.indices
-    elif isinstance(value, ir.Call):
-        for each in value.args:
-            yield from _loads(each)
-    elif isinstance(value, tirx.Cast):
-        yield from _loads(value.value)
-    elif isinstance(value, tirx.Select):
-        yield from _loads(value.true_value)
-        yield from _loads(value.false_value)
-    elif hasattr(value, "a") and hasattr(value, "b"):
-        yield from _loads(value.a)
-        yield from _loads(value.b)
 
 
 def _of_access(offsets: Sequence[Ints], extents: Sequence[int]) -> npt.NDArray[np.float64]:

@@ -5,8 +5,9 @@ packed they take a few hundred bytes. Nothing is learnt here.
 
 TVM samples the curve of arithmetic intensity (operations per byte touched at least once) at even steps of a
 store's work, so nine of its ten samples lie in the outermost loops. What fits into a cache is a thousandth of
-the work and less: we ask for many samples and append those at 1/2, 1/4, ... 1/2^12 of the work; and, for the
-heaviest store, at the same shares of its work, how far its operands crowd a few sets of a cache.
+the work and less: we ask for many samples and append those at 1/2, 1/4, ... 1/2^12 of the work; for the
+heaviest store, at the same shares of its work, how far its operands crowd a few sets of a cache; and of each
+store the steps of a loop that LLVM makes vectors of by itself.
 """
 
 import struct
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.crowding import crowding
+from tuner.plain_vectors import plain_vectors
 
 Rows = npt.NDArray[np.float32]
 
@@ -29,10 +31,11 @@ _CURVE = 10
 N_HALVINGS = 12
 _SAMPLES = 1 << N_HALVINGS
 _SHARES = tuple(2.0**-halving for halving in range(1, N_HALVINGS + 1))
-#: Columns of TVM's row, of a row with footprints, and of ours.
+#: Columns of TVM's row, of a row with footprints, with crowded sets, and of ours.
 N_STOCK = _BEFORE + _CURVE + _AFTER
 N_WITH_FOOTPRINTS = N_STOCK + N_HALVINGS
-N_FEATURES = N_WITH_FOOTPRINTS + N_HALVINGS
+N_WITH_CROWDING = N_WITH_FOOTPRINTS + N_HALVINGS
+N_FEATURES = N_WITH_CROWDING + 1
 #: Counts of operations, and of what runs how often: log2(1 + x) stands in each.
 FLOAT_OPS, ITERATIONS = slice(0, 7), 161
 
@@ -63,16 +66,21 @@ def heaviest(rows: Rows) -> int:
 
 
 def _columns(rows: npt.NDArray[np.float64], candidate: Any) -> Rows:
-    """Of rows with the whole curve: TVM's columns, the intensity and the crowding at each halving."""
+    """Of rows with the whole curve: TVM's columns, intensity and crowding at each halving, plain vectors."""
     curve = rows[:, _BEFORE : _BEFORE + _SAMPLES]
     even = [round(step * _SAMPLES / _CURVE) - 1 for step in range(1, _CURVE + 1)]
     halved = [(_SAMPLES >> halving) - 1 for halving in range(1, N_HALVINGS + 1)]
     after = rows[:, _BEFORE + _SAMPLES :]
-    crowded = np.zeros((len(rows), N_HALVINGS))
-    parts = (rows[:, :_BEFORE], curve[:, even], after, curve[:, halved], crowded)
+    ours = np.zeros((len(rows), N_FEATURES - N_WITH_FOOTPRINTS))
+    parts = (rows[:, :_BEFORE], curve[:, even], after, curve[:, halved], ours)
     found = np.ascontiguousarray(np.concatenate(parts, axis=1), dtype=np.float32)
     if len(found):
-        found[heaviest(found), N_WITH_FOOTPRINTS:] = np.log2(1 + crowding(candidate.sch.mod, _SHARES))
+        mod = candidate.sch.mod
+        crowded = np.log2(1 + crowding(mod, _SHARES))
+        found[heaviest(found), N_WITH_FOOTPRINTS:N_WITH_CROWDING] = crowded
+        steps = plain_vectors(mod)
+        if len(steps) == len(found):  # a row for each buffer
+            found[:, N_WITH_CROWDING] = np.log2(1 + np.array(steps))
     return found
 
 

@@ -361,7 +361,7 @@ def test_few_filters_are_vectors_only_where_an_image_is_not_read_where_it_lies(
     )
     shape = {"stride": stride, "padding": 1, "dilation": 1, "groups": 1, "nchw": True}
     assert spaces(convolution(15, 8, filters, **shape), llvm)
-    assert len(asked) == times
+    assert len({each.vectors.read for each in asked}) == times
 
 
 @pytest.mark.parametrize(("filters", "offered"), [(32, False), (48, True), (64, True)])

@@ -44,6 +44,20 @@ def test_with_an_expectation_a_first_batch_is_scored_and_holds_each_design_space
     assert best_traces([measured(candidate, round_=0) for candidate in batch], count=1)
 
 
+def test_a_design_space_that_found_no_place_in_the_first_batch_is_met_soon(workloads, llvm):
+    """One in each batch: what is expected of programs of different design spaces is not sure."""
+    search = open_search(
+        *("evolutionary", workloads["mm"], llvm),
+        space={"rules": "tilefarm"},
+        model=cost_model(make_target(llvm)),
+        result_lag=1,
+    )
+    n_spaces = len(search._spaces)
+    batches = play(search, rounds=n_spaces, count=4)
+    met = [len({sketch_of(each.trace) for batch in batches[:n] for each in batch}) for n in (1, n_spaces)]
+    assert met[0] < n_spaces == met[1]
+
+
 def test_batches_before_the_first_result_choose_among_the_same_programs(workloads, llvm, monkeypatch):
     """They cost one draw together, and a search that begins anew in between chooses alike."""
     replayed = []

@@ -24,6 +24,25 @@ def test_lines_that_no_tile_divides_end_with_a_lesser_one(llvm, size, stride, pa
 
 
 @pytest.mark.parametrize(
+    ("channels", "filters", "groups", "relu"),
+    [(8, 24, 1, True), (8, 20, 1, False), (8, 12, 1, True), (20, 20, 2, False)],
+)
+@pytest.mark.parametrize("mcpu", ["znver4", "cascadelake", "haswell"])
+def test_so_do_lines_by_filters_that_fill_no_whole_vectors(channels, filters, groups, relu, mcpu):
+    """As good as a padded vector can be is good enough: the image would be copied tap by tap."""
+    target = {"kind": "llvm", "mcpu": mcpu, "num-cores": 2}
+    mod = convolution(40, channels, filters, stride=1, padding=1, dilation=1, groups=groups, relu=relu)
+    assert any(PEELED in canonical_text(each.trace) for each in spaces(mod, target))
+
+
+@pytest.mark.parametrize(("channels", "filters", "groups"), [(8, 24, 1), (8, 20, 1), (20, 20, 2)])
+def test_they_give_the_numbers_of_the_untuned_program(llvm, channels, filters, groups):
+    mod = convolution(40, channels, filters, stride=1, padding=1, dilation=1, groups=groups, relu=True)
+    found = [each for each in spaces(mod, llvm) if PEELED in canonical_text(each.trace)]
+    assert_same_numbers(mod, llvm, seed=3, found=found, at_most=len(found))
+
+
+@pytest.mark.parametrize(
     ("size", "filters", "stride", "dilation", "relu"),
     [(22, 23, 1, 1, True), (22, 11, 1, 2, False), (36, 31, 2, 1, True)],
     ids=["odd filters", "dilated", "strided"],

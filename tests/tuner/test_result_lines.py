@@ -43,13 +43,34 @@ def test_a_batch_and_a_convolution_of_one_tap(llvm):
     )
 
 
+@pytest.mark.parametrize("relu", [False, True])
+def test_images_with_channels_first_are_lines_of_pixels_whole_and_in_pieces(llvm, relu):
+    """Of one tap. In pieces all filters pass while a few channels' pixels stay near."""
+
+    def convolved(topi, x, w):
+        out = topi.nn.conv2d_nchw(x, w, 1, 0, 1)
+        return topi.nn.relu(out) if relu else out
+
+    mod = computed(convolved, (4, 5, 40, 40), (11, 5, 1, 1))
+    schedule, contraction = contraction_of(mod, "conv2d_nchw")
+    assert result_lines_of(contraction, AVX2) == ()  # the next image lies elsewhere
+    images = contraction.by_images()
+    assert images.extents == (11, 1600, 5)
+    whole, pieces = result_lines_of(images, AVX2)
+    assert (whole.rows, whole.piece, pieces.rows, pieces.piece) == (1, None, 1, 800)
+    for lines in (whole, pieces):
+        written = schedule.copy()
+        write_result_lines(written, written.get_sblock("conv2d_nchw"), images, lines)
+        assert_same_numbers(mod, llvm, seed=1, found=[written])
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "depth", "transposed", "n_forms"),
     [
         (24, 35, 12, False, 1),
         (24, 35, 13, False, 0),  # register tiles do better
-        (24, 64, 4, False, 1),
-        (24, 64, 5, False, 0),  # whole vectors write nothing twice
+        (24, 64, 6, False, 1),
+        (24, 64, 7, False, 0),  # whole vectors write nothing twice
         (24, 7, 2, False, 0),  # less than a vector
         (7, 1001, 2, False, 0),  # too few rows for the cores
         (24, 35, 4, True, 0),  # the columns' operand lies along the depth

@@ -18,6 +18,7 @@ from tuner.features import (
     N_FEATURES,
     N_HALVINGS,
     N_STOCK,
+    N_WITH_CROWDING,
     N_WITH_FOOTPRINTS,
     Rows,
     widened,
@@ -32,7 +33,8 @@ _COMPARISONS = [11, 14]
 _VECTOR, _UNROLLED, _PARALLEL = 18, 28, 39
 _PRAGMA = 163
 _BYTES, _UNIQUE_BYTES = (slice(57 + column, 147, 18) for column in (3, 4))
-_HALVED, _CROWDED = slice(N_STOCK, N_WITH_FOOTPRINTS), slice(N_WITH_FOOTPRINTS, N_FEATURES)
+_HALVED, _CROWDED = slice(N_STOCK, N_WITH_FOOTPRINTS), slice(N_WITH_FOOTPRINTS, N_WITH_CROWDING)
+_PLAIN_VECTOR = N_WITH_CROWDING
 #: Of each buffer: that one statement reads and writes it, and the iterations until an element comes again.
 _UPDATED, _AGAIN = (slice(57 + column, 147, 18) for column in (2, 10))
 
@@ -42,6 +44,8 @@ _IN_FLIGHT = 8.0
 #: What an operation takes more where its accumulator is loaded and stored each time; so ranked the candidates
 #: of four contractions, timed with AVX-512, best.
 _SPILLED = 6.0
+#: Vectors of a plain loop that LLVM computes at once.
+_SIDE_BY_SIDE = 4
 #: Of the registers, those that hold operands.
 _OPERANDS = 4
 #: Steps of a pragma from which code gets long, and what it takes more then. Of 54 tilings of nine workloads,
@@ -79,11 +83,15 @@ class RooflineModel:
         return np.array([self._one(rows) for rows in candidates], dtype=np.float64)
 
     def _one(self, rows: Rows) -> float:
-        if not len(rows) or rows.shape[1] not in (N_WITH_FOOTPRINTS, N_FEATURES):
+        if not len(rows) or rows.shape[1] not in (N_WITH_FOOTPRINTS, N_WITH_CROWDING, N_FEATURES):
             return float("nan")
         cpu = self._cpu
         known = np.nan_to_num(widened(rows).astype(np.float64))
         plain = np.exp2(np.minimum(known, 62)) - 1
+        # LLVM lays a few vectors of a plain loop side by side.
+        plain[:, _VECTOR] = np.maximum(
+            plain[:, _VECTOR], np.minimum(plain[:, _PLAIN_VECTOR], _SIDE_BY_SIDE * cpu.lanes)
+        )
         lanes = np.clip(plain[:, _VECTOR], 1, cpu.lanes)
         cycles = self._compute(plain, lanes) + self._traffic(plain, lanes)
         parallel = np.maximum(plain[:, _PARALLEL], 1)

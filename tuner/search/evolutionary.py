@@ -38,6 +38,9 @@ _DESCENDED, _LOOKED_AT = 3, 2
 _FIRST_RATIO = 4
 #: Drafts for each that is replayed, the best of all, among which different ones are chosen.
 _LIKELY = 16
+#: Of so many candidates one is of a design space that no batch has had a program of, while there is one; half
+#: before there are results. Expectations of different design spaces are less sure than those of one.
+_FOR_EACH_UNSEEN = 8
 #: What a program is worth more, in scores (the best known has 1), that shares no decision with those picked.
 _REWARD = 0.35
 
@@ -75,7 +78,10 @@ class EvolutionarySearch:
         self._known.tell(results)
 
     def _drawn_first(self) -> list[Drawn]:
-        """What the rounds choose among that come before the first result: the same, whichever asks first."""
+        """What the rounds choose among that come before the first result: the same, whichever asks first.
+
+        Some of them may be known by now.
+        """
         if self._first is None:
             random = Random(rand_state(self._setup.seed, "first"))  # noqa: S311 - no secret
             drawing = Drawing(self._spaces, Programs(self._replay, Known()), random)
@@ -83,7 +89,16 @@ class EvolutionarySearch:
             rows = rows_of(self._setup.context, drawn)
             pairs = zip(drawn, rows, strict=True)
             self._first = [dataclasses.replace(program, rows=features) for program, features in pairs]
-        return [drawn for drawn in self._first if not self._known.has_program(drawn.program_hash)]
+        return self._first
+
+    def _unseen(self, *, round_: int) -> list[Drawn]:
+        """What was drawn first of design spaces that no batch has had a program of."""
+        if round_ > len(self._spaces):  # each round took one
+            self._first = None
+            return []
+        first = self._drawn_first()
+        seen = {drawn.sketch for drawn in first if self._known.has_program(drawn.program_hash)}
+        return [drawn for drawn in first if drawn.sketch not in seen]
 
     def _evolve(self, picks: Picks, breeding: "_Breeding", *, count: int, round_: int) -> None:
         """Fills `picks`: the best of what was drafted, and a few at random."""
@@ -92,15 +107,16 @@ class EvolutionarySearch:
             max(1, round(count * ratio)) for ratio in (options.random_ratio, options.draft_ratio)
         )
         if not breeding.has_measured:  # nothing to evolve towards but an expectation
-            fresh, n_drafts = self._drawn_first(), 0
+            first = self._drawn_first()
+            fresh = [drawn for drawn in first if not self._known.has_program(drawn.program_hash)]
+            n_unseen, n_drafts = count // 2, 0
         else:
-            self._first, fresh = None, breeding.draw(n_fresh)
+            fresh, n_unseen = breeding.draw(n_fresh), max(1, count // _FOR_EACH_UNSEEN)
         breeding.add(fresh)
         for _ in range(options.draft_passes if n_drafts else 0):
             breeding.draft(max(1, n_drafts // options.draft_passes))
         n_random = max(1, round(count * options.eps_greedy)) if options.eps_greedy and count > 1 else 0
-        if not breeding.has_measured:
-            picks.take(breeding.best_of_each(first=round_ * (count // 2)), at_most=count // 2)
+        picks.take(breeding.best_of_each(self._unseen(round_=round_)), at_most=n_unseen)
         picks.take(breeding.descend(round(count * options.descent_ratio)))
         best = breeding.spread()
         picks.take(best, at_most=picks.missing - n_random)
@@ -164,6 +180,15 @@ class _Breeding:
             if drawn.genome is not None:
                 self._seen[drawn.genome] = score
 
+    def best_of_each(self, programs: Sequence[Drawn]) -> list[Drawn]:
+        """Of each design space the best by the cost model, the best first; their rows are known."""
+        scores = self._model.predict(rows_of(self._setup.context, programs))
+        order = range(len(programs)) if scores is None else np.argsort(-scores, kind="stable").tolist()
+        best: dict[Sketch, Drawn] = {}
+        for place in order:
+            best.setdefault(programs[place].sketch, programs[place])
+        return list(best.values())
+
     def draft(self, count: int) -> None:
         """Let drafts evolve, and replay the best, different ones first, until `count` were none or new."""
         known = {**self._seen, **self._measured}
@@ -221,15 +246,6 @@ class _Breeding:
         ranked = sorted(self._drawn, key=lambda pair: -pair[0])
         order = spread([(score, drawn.genome) for score, drawn in ranked], reward=_REWARD)
         return [ranked[place][1] for place in order]
-
-    def best_of_each(self, *, first: int) -> list[Drawn]:
-        """The best of each design space, `first` of them moved to the end."""
-        best: dict[Sketch, Drawn] = {}
-        for drawn in self.best_first():
-            best.setdefault(drawn.sketch, drawn)
-        found = list(best.values())
-        at = first % max(len(found), 1)
-        return found[at:] + found[:at]
 
     def shuffled(self, programs: Sequence[Drawn]) -> list[Drawn]:
         """Those programs, scored, in an order drawn at random."""

@@ -57,10 +57,11 @@ class Contraction:
     contiguous: tuple[int, ...]
     #: Of the results.
     dtype: str
-    #: Rows, or columns, lie evenly apart in their operand and in the output, across their axes as well, as in
-    #: a convolution of one tap: a tile may go on in the next line.
+    #: Rows lie evenly apart in their operand and in the output, across their axes as well, as in a
+    #: convolution of one tap: a tile may go on in the next line.
     rows_in_line: bool = False
-    columns_in_line: bool = False
+    #: The last of the columns' axes, which lie so.
+    line: tuple[Axis, ...] = ()
     #: So many neighbouring rows' scalars at most find room in a first cache at once. Rows that lie a multiple
     #: of 4 KiB apart share a set of it: of more than these each is fetched anew at every step of the depth.
     roomy_rows: int = _ROWS
@@ -73,6 +74,11 @@ class Contraction:
     def extents(self) -> tuple[int, int, int]:
         """Rows, columns, depth."""
         return _product(self.rows), _product(self.columns), _product(self.depth)
+
+    @property
+    def columns_in_line(self) -> bool:
+        """All of them lie evenly apart, as rows in a line do."""
+        return bool(self.line) and _product(self.line) == _product(self.columns)
 
     @property
     def run(self) -> int:
@@ -102,9 +108,9 @@ class Contraction:
 
     @property
     def columns_lie(self) -> bool:
-        """Its columns are one axis at most, and lie side by side in their operand and in the output."""
+        """Its columns lie side by side in their operand and in the output, as one line."""
         lie = self.writes_rows and self.columns[-1].place in self.vectors.contiguous
-        return lie and not self.wraps[1]
+        return lie and (self.columns_in_line or not self.wraps[1])
 
     def by_lines(self) -> Self | None:
         """Each line of rows by itself, the other rows' axes in its batch; None where there is one line."""
@@ -113,6 +119,16 @@ class Contraction:
             return None
         others = tuple(axis for axis in self.rows if axis != long[-1])
         return replace(self, batch=(*self.batch, *others), rows=(long[-1],))
+
+    def by_images(self) -> Self | None:
+        """Each line of columns by itself, the other columns' axes in its batch; None where there is one line.
+
+        Such as images of one tap, channels first: pixels lie side by side, the next image elsewhere.
+        """
+        others = tuple(axis for axis in self.columns if axis not in self.line)
+        if not self.line or _product(others) == 1:
+            return None
+        return replace(self, batch=(*self.batch, *others), columns=self.line)
 
     @classmethod
     def of(cls, block: Any, *, guarded: bool = False) -> Self | None:
@@ -189,8 +205,8 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
     rows = _ending_with(own[1 - side], parts[1 - side].contiguous)
     columns = _ending_with(own[side], contiguous)
     stored = _simplified(block, store.indices)
-    in_line = [
-        _in_line(block, axes, load.source, index) and _in_line(block, axes, store.buffer, stored)
+    lines = [
+        _line(block, axes, (load.source, index), (store.buffer, stored))
         for axes, load, index in zip((rows, columns), _sided(loads, side), _sided(indices, side), strict=True)
     ]
     return cls(
@@ -202,8 +218,8 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
         vectors=parts[side],
         contiguous=contiguous,
         dtype=str(store.buffer.dtype),
-        rows_in_line=in_line[0],
-        columns_in_line=in_line[1],
+        rows_in_line=lines[0] == rows,
+        line=lines[1],
         of_itself=read[0] == read[1],
         casts=any(str(load.source.dtype) != str(store.buffer.dtype) for load in loads),
         roomy_rows=_roomy_rows(block, rows, loads[1 - side].source, indices[1 - side]),
@@ -256,6 +272,13 @@ def _roomy_rows(block: Any, rows: Sequence[Axis], buffer: Any, indices: Sequence
 def _sided(pair: Sequence[Any], side: int) -> tuple[Any, Any]:
     """The scalars' one of a pair, then the vectors'."""
     return pair[1 - side], pair[side]
+
+
+def _line(block: Any, axes: tuple[Axis, ...], *accesses: tuple[Any, Sequence[Any]]) -> tuple[Axis, ...]:
+    """The most of the last axes that lie in a line in each of the buffers."""
+    tails = (axes[first:] for first in range(len(axes)))
+    lying = (tail for tail in tails if all(_in_line(block, tail, *access) for access in accesses))
+    return next(lying, ())
 
 
 def _in_line(block: Any, axes: Sequence[Axis], buffer: Any, indices: Sequence[Any]) -> bool:

@@ -19,9 +19,10 @@ from tuner.space.plans import (
     Padded,
     Plan,
     Staging,
-    ending_plans,
+    is_worth_ending,
     narrow_plans,
     plans,
+    promise,
     ready_plans,
     whole_tiles,
 )
@@ -59,6 +60,7 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
 
 def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> list[Any]:
     """Schedules of a product of two operands."""
+    contraction = contraction.by_images() or contraction
     unit = vector_unit(target, contraction.dtype)
     straight = fitting_unit(unit, contraction.extents[1])
     cores = int(target.attrs.get("num-cores", 1))
@@ -89,9 +91,16 @@ def _by_lines(
     lines = contraction.by_lines() if contraction.scalars.repeats else None
     if lines is None:
         return contraction, []
-    others = [plan for lanes, plan in found if lanes == unit.lanes]
-    ended = ending_plans(contraction, lines, unit, others=others, padded=padded)
-    return lines, [(unit.lanes, plan) for plan in ended]
+    ended = [(lanes, plan) for lanes, plan in _plans(lines, unit, padded=padded) if plan.peels]
+    in_place = [(lanes, plan) for lanes, plan in found if plan.scalars is Staging.NONE]
+    best, other = (
+        max((promise(each, unit, *plan) for plan in those), default=0.0)
+        for each, those in ((lines, ended), (contraction, in_place))
+    )
+    if not is_worth_ending(contraction, unit, best, other):
+        return lines, []
+    # Columns that each line copied for itself would be copied again for every one.
+    return lines, [(lanes, plan) for lanes, plan in ended if plan.vectors is not Staging.TILE]
 
 
 def _of_itself(normal: Any, name: str, contraction: Contraction, target: Any) -> list[Any]:

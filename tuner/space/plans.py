@@ -11,7 +11,16 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tuner.space.contraction import Axis, Contraction
-from tuner.space.vectors import RegisterTile, Results, VectorUnit, best_tiles, hope, register_tiles
+from tuner.space.vectors import (
+    RegisterTile,
+    Results,
+    VectorUnit,
+    best_tiles,
+    hope,
+    part_of,
+    register_tiles,
+    speed_of,
+)
 
 #: Unstaged tiles are as good as others where their hope is at least this share of the best.
 _NEARLY = 0.8
@@ -31,14 +40,14 @@ _SHALLOW_COPIED = 1024
 _FILLED = 0.95
 _GAIN = 1.1
 #: A last tile of fewer rows pays from this depth on: 1533 µs for 1643 of whole tiles at 512 (Zen 3), level at
-#: 192, and 181 for 159 at 64.
-_DEEP = 256
-#: How much more hope a tile needs whose last one in each line is lesser, and how much at least: lines of 7
-#: and 13 pixels, 0.67 to 0.78 with 16 registers, gained nothing or took up to a tenth longer; 17 and more,
-#: from 0.82 on, gained up to 25 %. Less is enough with channels first, where what else there is copies the
-#: image tap by tap for a few filters: 30 of 60 x 38 x 38 took 161 µs for 213, 23 of 47 x 31 x 31 by five by
-#: five taps 216 for 267, and half as long with 16 registers (an Intel with AVX-512).
-_MORE, _LEAST, _LEAST_TURNED = 1.1, 0.8, 0.5
+#: 192, and 181 for 159 at 64. Where the image would be copied tap by tap it pays sooner.
+_DEEP, _DEEP_SLIDING = 256, 64
+#: How much more hope a tile needs whose last one in each line is lesser, and which part at least of the best
+#: of all: lines of 7 and 13 pixels, 0.67 to 0.78 of peak with 16 registers, gained nothing or took up to a
+#: tenth longer; 17 and more, from 0.82 on, gained up to 25 %. Less is enough with channels first, where what
+#: else there is copies the image tap by tap for a few filters: 30 of 60 x 38 x 38 took 161 µs for 213, 23 of
+#: 47 x 31 x 31 by five by five taps 216 for 267, and half as long with 16 registers (an Intel with AVX-512).
+_MORE, _LEAST, _LEAST_TURNED = 1.1, 0.86, 0.5
 #: Pieces of a depth are at least so long, where it has a divisor like it.
 _GRAIN, _MIN_GRAIN, _MAX_GRAIN = 64, 16, 256
 
@@ -137,27 +146,30 @@ def ready_plans(
     return tuple(plan for plan in found if plan.vectors is Staging.NONE)
 
 
-def ending_plans(
-    contraction: Contraction,
-    lines: Contraction,
-    unit: VectorUnit,
-    *,
-    others: Iterable[Plan],
-    padded: Padded = _UNPADDED,
-) -> tuple[Plan, ...]:
-    """Of a contraction by lines what ends each with a lesser tile, where it may hope for more than others."""
-    ended = [each for each in plans(lines, unit, padded=padded) if each.peels]
-    best, other = (
-        max((hope(plan.tile, unit, _in_place(each)) for plan in those), default=0.0)
-        for each, those in (
-            (contraction, [plan for plan in others if plan.scalars is Staging.NONE]),
-            (lines, ended),
-        )
+def promise(contraction: Contraction, unit: VectorUnit, lanes: int, plan: Plan) -> float:
+    """The share of the unit's peak that a plan may hope for, in vectors of so many lanes."""
+    return hope(plan.tile, part_of(unit, lanes), _in_place(contraction)) * speed_of(lanes, unit)
+
+
+def is_worth_ending(contraction: Contraction, unit: VectorUnit, ended: float, others: float) -> bool:
+    """Its lines, ended by a lesser tile, promise so much; what else reads the scalars in place so much."""
+    rows, columns, depth = contraction.extents
+    copied = Results(rows=rows, columns=columns, depth=depth, casts=contraction.casts)
+    most = max(
+        hope(tile, part, copied) * speed_of(part.lanes, unit)
+        for part in _parts_of(unit)
+        for tile in register_tiles(part)
     )
-    # Columns that each line copied for itself would be copied again for every one.
-    found = tuple(plan for plan in ended if plan.vectors is not Staging.TILE)
     least = _LEAST if contraction.writes_rows else _LEAST_TURNED
-    return found if other > max(_MORE * best, least) else ()
+    return ended > max(_MORE * others, least * most)
+
+
+def _parts_of(unit: VectorUnit) -> Iterator[VectorUnit]:
+    """Itself, half of it, and so on."""
+    lanes = unit.lanes
+    while lanes:
+        yield part_of(unit, lanes)
+        lanes //= 2
 
 
 def _is_fuller(columns: int, unit: VectorUnit, half: VectorUnit) -> bool:
@@ -308,14 +320,18 @@ def _is_aligned(contraction: Contraction, tile: RegisterTile) -> bool:
 
 def _may_be_peeled(contraction: Contraction, tile: RegisterTile) -> bool:
     """More rows than a tile has, and no whole tiles of them; addresses are a base and constants."""
-    _, _, depth = contraction.extents
-    return depth >= _DEEP and _leaves_rows(contraction, tile) and _has_whole_columns(contraction, tile)
+    deep = contraction.extents[2] >= _deep(contraction)
+    return deep and _leaves_rows(contraction, tile) and _has_whole_columns(contraction, tile)
 
 
 def _has_even_rows(contraction: Contraction, tile: RegisterTile) -> bool:
     """Of rows read where they lie the addresses are a base and constants, a lesser last tile's too."""
-    deep = contraction.extents[2] >= _DEEP
+    deep = contraction.extents[2] >= _deep(contraction)
     return _has_whole_rows(contraction, tile) or (deep and _leaves_rows(contraction, tile))
+
+
+def _deep(contraction: Contraction) -> int:
+    return _DEEP_SLIDING if contraction.scalars.repeats else _DEEP
 
 
 def _has_whole_rows(contraction: Contraction, tile: RegisterTile) -> bool:

@@ -68,7 +68,7 @@ class RegisterTile:
 
     def padded(self, extents: tuple[int, int]) -> tuple[int, int]:
         """(rows, columns) rounded up to whole tiles."""
-        return _up(extents[0], self.rows), _up(extents[1], self.columns)
+        return round_up(extents[0], self.rows), round_up(extents[1], self.columns)
 
     def nest(self, row: Any, vector: Any, lane: Any, *, lanes: int) -> tuple[Any, Any, Any]:
         """Its loops from the outside. LLVM keeps this order: 3 x 4 vectors spill the other way round."""
@@ -120,13 +120,15 @@ def ready_unit(unit: VectorUnit, run: int, *, least: float = MIN_READY) -> Vecto
     lanes = max(fitting, key=lambda lanes: (speed_of(lanes, unit), lanes), default=unit.lanes)
     if lanes == unit.lanes or speed_of(lanes, unit) < least * _padded_speed(run, unit):
         return None
+    return part_of(unit, lanes)
+
+
+def part_of(unit: VectorUnit, lanes: int) -> VectorUnit:
+    """The same registers, of which so many lanes are used; where vectors are split, halves are as fast."""
     half = half_unit(unit)
     is_half = half is not None and lanes <= half.lanes
-    return VectorUnit(
-        lanes=lanes,
-        registers=unit.registers,
-        fmas_per_cycle=FMAS_PER_CYCLE if is_half else unit.fmas_per_cycle,
-    )
+    fmas_per_cycle = FMAS_PER_CYCLE if is_half else unit.fmas_per_cycle
+    return VectorUnit(lanes=lanes, registers=unit.registers, fmas_per_cycle=fmas_per_cycle)
 
 
 def speed_of(lanes: int, unit: VectorUnit) -> float:
@@ -142,7 +144,7 @@ def widened(lanes: int) -> int:
 
 def _padded_speed(run: int, unit: VectorUnit) -> float:
     units = [each for each in (unit, half_unit(unit)) if each is not None]
-    return max(run / _up(run, each.lanes) for each in units)
+    return max(run / round_up(run, each.lanes) for each in units)
 
 
 def fitting_unit(unit: VectorUnit, columns: int) -> VectorUnit:
@@ -245,5 +247,6 @@ def _registers(target: Any, width: int, features: Collection[str]) -> int:
     return _REGISTERS_OF_AVX512 if width >= 512 or "avx512vl" in features else 16
 
 
-def _up(extent: int, multiple: int) -> int:
+def round_up(extent: int, multiple: int) -> int:
+    """To a multiple."""
     return -(-extent // multiple) * multiple

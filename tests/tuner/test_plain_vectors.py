@@ -1,0 +1,81 @@
+"""Loops that LLVM makes vectors of, though the schedule tells nothing of it."""
+
+from tests.tuner.contractions import matmul
+from tuner.cost_model.for_target import cost_model
+from tuner.features import N_WITH_CROWDING, extract
+from tuner.module import save_module
+from tuner.plain_vectors import plain_vectors
+from tuner.search.options import SearchOptions
+from tuner.search.picks import measure_candidate
+from tuner.search.setup import open_setup
+from tuner.target import make_target
+from tuner.tvm_light import load_tvm
+
+tvm = load_tvm()
+te = tvm.te
+
+
+def product(write, *, depth=4):
+    schedule = tvm.s_tir.Schedule(matmul(64, 96, depth), debug_mask="none")
+    block = schedule.get_sblock("C")
+    write(schedule, block, *schedule.get_loops(block))
+    return schedule
+
+
+def by_lines(schedule, block, i, j, k):
+    schedule.reorder(i, j, k)
+    schedule.parallel(i)
+    schedule.unroll(k)
+    schedule.decompose_reduction(block, k)
+
+
+def explicit(schedule, block, i, j, k):
+    schedule.reorder(i, k, j)
+    schedule.vectorize(j)
+
+
+def along_the_sum(schedule, block, i, j, k):
+    schedule.reorder(i, j, k)
+
+
+def sums_in_memory(schedule, block, i, j, k):
+    schedule.reorder(i, k, j)
+
+
+def across(schedule, block, i, j, k):
+    """The next row lies 96 elements further on."""
+    schedule.reorder(j, i, k)
+    schedule.unroll(k)
+
+
+def test_a_line_of_results_whose_sums_are_written_out():
+    assert plain_vectors(product(by_lines).mod) == [96]
+
+
+def test_no_other_loop_counts():
+    for write in (explicit, along_the_sum, sums_in_memory, across):
+        assert plain_vectors(product(write).mod) == [0], write.__name__
+
+
+def test_each_buffer_that_is_written_counts_by_itself():
+    """A sum first, then a line that reads it."""
+    x = te.placeholder((32, 48), name="x")
+    k = te.reduce_axis((0, 48), name="k")
+    total = te.compute((32,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    out = te.compute((32, 48), lambda i, j: x[i, j] - total[i], name="out")
+    assert plain_vectors(tvm.IRModule({"main": te.create_prim_func([x, out])})) == [0, 48]
+
+
+def test_an_index_that_is_loaded_is_left_out():
+    rows, x = te.placeholder((16,), name="rows", dtype="int32"), te.placeholder((64, 32), name="x")
+    out = te.compute((16, 32), lambda i, j: x[rows[i], j], name="out")
+    assert plain_vectors(tvm.IRModule({"main": te.create_prim_func([rows, x, out])})) == [0]
+
+
+def test_it_is_expected_to_win_over_a_sum_that_goes_through_memory(llvm):
+    mod = matmul(64, 96, 4)
+    setup = open_setup(module=save_module(mod), target=llvm, space=None, seed=0, options=SearchOptions())
+    rows = extract(setup.context, [measure_candidate(product(write)) for write in (by_lines, sums_in_memory)])
+    assert [round(2 ** each[0, N_WITH_CROWDING] - 1) for each in rows] == [96, 0]
+    lines, memory = cost_model(make_target(llvm)).predict(rows)
+    assert lines > 2 * memory

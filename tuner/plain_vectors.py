@@ -1,0 +1,44 @@
+"""Loops that LLVM makes vectors of by itself: nothing in the schedule tells that it does."""
+
+from typing import Any
+
+import numpy as np
+
+from tuner.addresses import UnknownError, element_bytes
+from tuner.leaves import Leaf, leaves
+
+_SERIAL, _UNROLLED = 0, 3
+
+
+def plain_vectors(mod: Any) -> list[int]:
+    """For each buffer that a scheduled module writes, in its order, the steps of such a loop.
+
+    0 where there is none: where the schedule has vectors itself, along a sum, or where an index is unknown.
+    """
+    steps: dict[Any, tuple[float, int]] = {}
+    for leaf in leaves(mod):
+        buffer = leaf.realize.block.body.buffer
+        weight, known = steps.get(buffer, (0.0, 0))
+        try:
+            steps[buffer] = (leaf.weight, _of(leaf)) if leaf.weight > weight else (weight, known)
+        except UnknownError:
+            steps[buffer] = (weight, known)
+    return [found for _, found in steps.values()]
+
+
+def _of(leaf: Leaf) -> int:
+    """Raises UnknownError."""
+    extents = leaf.extents
+    kinds = [int(loop.kind) for loop in leaf.loops]
+    turning = [at for at, kind in enumerate(kinds) if kind != _UNROLLED and extents[at] > 1]
+    if not turning or kinds[turning[-1]] != _SERIAL:
+        return 0
+    places = np.zeros((len(extents), 1 + len(turning)), dtype=np.int64)
+    places[turning, range(1, 1 + len(turning))] = 1  # each loop's first step
+    accesses = list(leaf.touched())
+    steps = [np.diff(leaf.addresses(*access, places)[[0, -1]])[0] for access in accesses]
+    sizes = [element_bytes(buffer) for buffer, _ in accesses]
+    lie = all(step in (0, size) for step, size in zip(steps, sizes, strict=True))
+    # A sum that goes on outside of the loop leaves its results in memory between.
+    stored = leaf.addresses(*accesses[0], places)
+    return extents[turning[-1]] if lie and (stored[1:] != stored[0]).all() else 0
