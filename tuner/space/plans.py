@@ -40,8 +40,9 @@ _SHALLOW_COPIED = 1024
 _FILLED = 0.95
 _GAIN = 1.1
 #: A last tile of fewer rows pays from this depth on: 1533 µs for 1643 of whole tiles at 512 (Zen 3), level at
-#: 192, and 181 for 159 at 64. Where the image would be copied tap by tap it pays sooner.
-_DEEP, _DEEP_SLIDING = 256, 64
+#: 192, and 181 for 159 at 64. Where the image would be copied tap by tap it pays at once: 53 x 53, 3 to 32
+#: channels, 27 deep, took 87 µs with that copy, 25 so; 31 x 31, groups of two, 87 and 36 (Zen 4).
+_DEEP, _DEEP_SLIDING = 256, 8
 #: How much more hope a tile needs whose last one in each line is lesser, and which part at least of the best
 #: of all: lines of 7 and 13 pixels, 0.67 to 0.78 of peak with 16 registers, gained nothing or took up to a
 #: tenth longer; 17 and more, from 0.82 on, gained up to 25 %. Less is enough with channels first, where what
