@@ -56,6 +56,9 @@ class EvolutionarySearch:
         self._replay = Replayer(setup.mod, setup.context)
         self._programs = Programs(self._replay, known)
         self._first: list[Drawn] | None = None
+        #: The model has an expectation before anything was measured. Else the first batches are drawn at
+        #: random, from each design space in its turn.
+        self._expects = model.predict([]) is not None
 
     def suggest(self, count: int, *, round_: int) -> Suggestion:
         visible = self._known.visible(up_to_round=round_ - self._setup.options.result_lag)
@@ -93,7 +96,7 @@ class EvolutionarySearch:
 
     def _unseen(self, *, round_: int) -> list[Drawn]:
         """What was drawn first of design spaces that no batch has had a program of."""
-        if round_ > len(self._spaces):  # each round took one
+        if not self._expects or round_ > len(self._spaces):  # each round took one
             self._first = None
             return []
         first = self._drawn_first()
