@@ -1,10 +1,11 @@
 """Shapes that are drawn: the same for a seed, of the kind that is asked for; their table. No search."""
 
+import argparse
 import itertools
 
 import pytest
 
-from bench import report_draws, vendors, workloads
+from bench import draws, report_draws, vendors, workloads
 from bench.kinds import KINDS, Dice
 from bench.names import drawn_name, kind_and_sizes
 from tests.bench.runs import space_row
@@ -50,6 +51,15 @@ def test_a_name_of_a_list_has_no_sizes():
 def test_a_kind_that_there_is_none_of_is_refused():
     with pytest.raises(KeyError, match="cubes"):
         workloads.workload("cubes:3x3")
+
+
+def test_the_command_says_which_kinds_there_are(capsys):
+    parser = argparse.ArgumentParser()
+    draws.add_arguments(parser)
+    assert parser.parse_args(["--kinds", "softmax,matmul"]).kinds == ("softmax", "matmul")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--kinds", "matmul,cubes"])
+    assert "no such kind: cubes; there are conv2d-nhwc" in capsys.readouterr().err
 
 
 def test_means_are_told_by_kind_and_what_is_behind_by_shape():
