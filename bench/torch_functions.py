@@ -61,8 +61,8 @@ def pool2d(kind: str, layout: str, size: int, stride: int, padding: int) -> Prep
 
 def formats(torch: Any, image: Any) -> list[Any]:
     """Channels first, and last."""
-    formats = (torch.contiguous_format, torch.channels_last)
-    return [image.contiguous(memory_format=order) for order in formats]
+    orders = (torch.contiguous_format, torch.channels_last)
+    return [image.contiguous(memory_format=order) for order in orders]
 
 
 def global_mean(torch: Any, data: Any) -> list[Call]:

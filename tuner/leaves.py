@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.addresses import Ints, address_of, constant, value_of
+from tuner.expressions import loads_of
 
 _REDUCTION = 2
 
@@ -33,7 +34,7 @@ class Leaf:
         """(buffer, indices) of what is stored, then of what is loaded."""
         store = self.realize.block.body
         yield store.buffer, store.indices
-        yield from _loads(store.value)
+        yield from ((load.source, load.indices) for load in loads_of(store))
 
     def addresses(self, buffer: Any, indices: Any, places: Ints) -> Ints:
         """Byte offsets of an access, int64 [n_points], at `places` [n_loops, n_points]: steps of each loop.
@@ -65,21 +66,3 @@ def _leaves(statement: Any, loops: tuple[Any, ...]) -> Iterator[Leaf]:
             yield Leaf(statement, loops)
         else:
             yield from _leaves(body, loops)
-
-
-def _loads(value: Any) -> Iterator[tuple[Any, Any]]:
-    from tvm import ir, tirx
-
-    if isinstance(value, ir.expr.TensorLoad):
-        yield value.source, value.indices
-    elif isinstance(value, ir.Call):
-        for each in value.args:
-            yield from _loads(each)
-    elif isinstance(value, tirx.Cast):
-        yield from _loads(value.value)
-    elif isinstance(value, tirx.Select):
-        yield from _loads(value.true_value)
-        yield from _loads(value.false_value)
-    elif hasattr(value, "a") and hasattr(value, "b"):
-        yield from _loads(value.a)
-        yield from _loads(value.b)

@@ -8,7 +8,7 @@ took 1696 µs so, as a plain loop 1269 (Intel, AVX-512).
 from collections.abc import Iterator
 from typing import Any
 
-from tuner.space.expressions import is_load
+from tuner.expressions import is_load
 
 #: Functions that LLVM has as vector instructions; others are calls, element by element.
 _VECTOR_CALLS = frozenset(

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tuner.addresses import UnknownError, value_of
+from tuner.expressions import places_in
 from tuner.space.calls import parts_of
-from tuner.space.expressions import places_in
 
 #: Elements of a part of a line, and parts: each is a loop.
 _MIN_PART, _MAX_PARTS = 8, 16

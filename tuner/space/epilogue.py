@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.expressions import loads_of
 from tuner.space.contraction import Contraction
-from tuner.space.expressions import loads_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

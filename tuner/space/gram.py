@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tuner.expressions import loads_of, places_in
 from tuner.space.contraction import Axis, Contraction
-from tuner.space.expressions import loads_of, places_in
 from tuner.space.index_maps import fusing
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.staging import Stage, space_rows, write_stage

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.addresses import element_bytes
+from tuner.expressions import loads_of
 from tuner.space.calls import has_call
 from tuner.space.choices import choosing_places, n_parts_of
-from tuner.space.expressions import loads_of
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, sampled
 from tuner.space.strides import steps_of

@@ -8,9 +8,9 @@ block doubles the design spaces, so of many contractions in one function none is
 
 from typing import Any
 
+from tuner.expressions import loads_of
 from tuner.space.calls import parts_of
 from tuner.space.contraction import Contraction
-from tuner.space.expressions import loads_of
 from tuner.space.offering import is_crowded
 
 _LOADS = ("BufferLoad", "TensorLoad")

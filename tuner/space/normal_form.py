@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.expressions import loads_of
 from tuner.space.contraction import Axis, Contraction, reindexed_places
 from tuner.space.epilogue import Epilogue, epilogue_of
-from tuner.space.expressions import loads_of
 from tuner.space.index_maps import fusing
 from tuner.space.plans import Plan, Staging
 from tuner.space.staging import Stage, panels

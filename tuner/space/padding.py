@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from tuner.expressions import loads_of
 from tuner.space.calls import has_call
-from tuner.space.expressions import loads_of
 from tuner.space.registers import may_be_vectors
 
 _SPATIAL = 0

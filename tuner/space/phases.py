@@ -7,8 +7,9 @@ outputs of one phase (output % stride) the same taps meet zeros, so that split b
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.space.contraction import Contraction, guards_of
-from tuner.space.expressions import places_in
+from tuner.expressions import places_in
+from tuner.space.contraction import Contraction
+from tuner.space.products import guards_of
 
 _SPATIAL, _REDUCTION = 0, 2
 

@@ -153,7 +153,10 @@ def promise(contraction: Contraction, unit: VectorUnit, lanes: int, plan: Plan) 
 
 
 def is_worth_ending(contraction: Contraction, unit: VectorUnit, ended: float, others: float) -> bool:
-    """Its lines, ended by a lesser tile, promise so much; what else reads the scalars in place so much."""
+    """Whether its lines should end with a lesser tile.
+
+    `ended`: what such plans promise; `others`: what those promise that read the scalars in place as well.
+    """
     rows, columns, depth = contraction.extents
     copied = Results(rows=rows, columns=columns, depth=depth, casts=contraction.casts)
     most = max(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tuner.addresses import UnknownError, address_of, value_of
-from tuner.space.expressions import places_in
+from tuner.expressions import places_in
 
 
 def strides_of(

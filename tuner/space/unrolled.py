@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.expressions import loads_of, places_in
 from tuner.space.calls import parts_of
-from tuner.space.expressions import loads_of, places_in
 from tuner.space.strides import steps_of
 
 #: Elements that are written out, and loads of them: LLVM takes half a second for so many.

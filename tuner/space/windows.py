@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.addresses import UnknownError, element_bytes
+from tuner.expressions import loads_of, places_in
 from tuner.space.calls import counts_places
 from tuner.space.choices import choosing_places
-from tuner.space.expressions import loads_of, places_in
 from tuner.space.strides import strides_of
 from tuner.space.vectors import VectorUnit, largest_divisor, speed_of, widened
 
