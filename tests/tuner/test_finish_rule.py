@@ -10,7 +10,7 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from checks.space import named_space
-from tests.tuner.contractions import computed, convolution, inputs
+from tests.tuner.contractions import computed, convolution, inputs, spaces
 from tests.tuner.driving import open_search
 from tuner.module import canonical_module
 from tuner.space.finish_rule import is_ours
@@ -189,3 +189,12 @@ def _nests(schedule, *, n_loops):
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     nests = [schedule.get_loops(block) for block in blocks]
     return [schedule.get(loops[0]) for loops in nests if len(loops) >= n_loops]
+
+
+def test_a_part_of_the_channels_is_no_line():
+    """Of each of four groups ten channels: a loop over all pixels' would have holes."""
+    target = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
+    mod = convolution(22, 40, 32, stride=1, padding=1, dilation=1, groups=4)
+    found = [schedule.mod.script() for schedule in spaces(mod, target)]
+    assert any("T.grid(1, 24, 25, 10)" in text for text in found)
+    assert not any(f"{25 * 10})" in text for text in found)

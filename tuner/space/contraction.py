@@ -5,6 +5,7 @@ capsule convolutions are all of this form; a depthwise convolution is not, it sh
 operand is loaded as vectors follows from the output's innermost axis. Names and shapes decide nothing.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -16,6 +17,8 @@ from tuner.expressions import divided_by, has_division, is_a, loads_of, places_i
 from tuner.space.products import product_of
 
 _SPATIAL, _REDUCTION = 0, 2
+#: A window's taps along a line are at most so many; shared elements are at most so many rows or taps apart.
+_MAX_TAPS, _MAX_APART = 7, 2
 #: Lines that a set of a first cache of 32 KiB holds, and rows that are looked at: more than any tile has.
 _WAYS, _ROWS = 8, 32
 
@@ -70,6 +73,8 @@ class Contraction:
     casts: bool = False
     #: Both operands are one buffer.
     of_itself: bool = False
+    #: Of the depth: its steps, and those of the last rows' axis, go over the same elements of the scalars.
+    taps: Axis | None = None
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -219,6 +224,7 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
         of_itself=read[0] == read[1],
         casts=any(str(load.source.dtype) != str(store.buffer.dtype) for load in loads),
         roomy_rows=_roomy_rows(block, rows, loads[1 - side].source, indices[1 - side]),
+        taps=_taps(block, rows, depth, loads[1 - side].source, indices[1 - side]),
     )
 
 
@@ -247,6 +253,30 @@ def _step(block: Any, axis: Axis, buffer: Any, indices: Sequence[Any]) -> int:
     values[block.iter_vars[axis.place].var] = at
     addresses = address_of(buffer, [value_of(index, values) for index in indices], len(at))
     return int(addresses[-1] - addresses[0])
+
+
+def _taps(
+    block: Any, rows: Sequence[Axis], depth: Sequence[Axis], buffer: Any, indices: Sequence[Any]
+) -> Axis | None:
+    """None where rows share no scalars, or an index is not understood."""
+    line = next((axis for axis in reversed(rows) if axis.extent > 1), None)
+    if line is None:
+        return None
+    try:
+        row = _step(block, line, buffer, indices)
+        steps = {axis: _step(block, axis, buffer, indices) for axis in depth if 1 < axis.extent <= _MAX_TAPS}
+    except UnknownError:
+        return None
+    near = [axis for axis, step in steps.items() if _share(row, step, axis.extent)]
+    return near[0] if len(near) == 1 else None
+
+
+def _share(row: int, step: int, n_steps: int) -> bool:
+    """Steps of a row and steps of the depth, in bytes, go over the same elements."""
+    if min(row, step) <= 0:
+        return False
+    rows_apart, steps_apart = step // math.gcd(row, step), row // math.gcd(row, step)
+    return rows_apart <= _MAX_APART and steps_apart < n_steps and steps_apart <= _MAX_APART
 
 
 def _roomy_rows(block: Any, rows: Sequence[Axis], buffer: Any, indices: Sequence[Any]) -> int:

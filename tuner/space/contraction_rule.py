@@ -24,6 +24,7 @@ from tuner.space.plans import (
     plans,
     promise,
     ready_plans,
+    sliding_plans,
     whole_tiles,
 )
 from tuner.space.result_lines import result_lines_of, write_result_lines
@@ -73,6 +74,7 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
         found = [(lanes, plan) for lanes, plan in found if plan.scalars is plan.vectors is Staging.NONE]
     forms = _tiles(contraction, found, cores=cores)
     forms += _tiles(*_by_lines(contraction, straight, found, padded), cores=cores)
+    forms += _tiles(*_sliding(contraction, straight, padded), cores=cores)
     node = normal.get(normal.get_sblock(name))
     turned = Contraction.turned(node) if filled >= _HALF else None
     if turned is not None and _is_worth_turning(contraction, turned, straight, unit, found):
@@ -101,6 +103,23 @@ def _by_lines(
         return lines, []
     # Columns that each line copied for itself would be copied again for every one.
     return lines, [(lanes, plan) for lanes, plan in ended if plan.vectors is not Staging.TILE]
+
+
+def _sliding(contraction: Contraction, unit: VectorUnit, padded: Padded) -> tuple[Contraction, _Plans]:
+    """Tiles whose rows share scalars; that end with a line where none divides it."""
+    ready = ready_unit(unit, contraction.run)
+    for each in (contraction, contraction.by_lines()):
+        if each is None:
+            continue
+        found = [
+            (part.lanes, plan)
+            for part in (unit, ready)
+            if part is not None
+            for plan in sliding_plans(each, part, padded=padded)
+        ]
+        if found:
+            return each, found
+    return contraction, []
 
 
 def _of_itself(normal: Any, name: str, contraction: Contraction, target: Any) -> list[Any]:

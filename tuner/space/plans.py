@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tuner.space.contraction import Axis, Contraction
 from tuner.space.vectors import (
+    FMAS_PER_CYCLE,
     RegisterTile,
     Results,
     VectorUnit,
@@ -49,6 +50,8 @@ _DEEP, _DEEP_SLIDING = 256, 8
 #: else there is copies the image tap by tap for a few filters: 30 of 60 x 38 x 38 took 161 µs for 213, 23 of
 #: 47 x 31 x 31 by five by five taps 216 for 267, and half as long with 16 registers (an Intel with AVX-512).
 _MORE, _LEAST, _LEAST_TURNED = 1.1, 0.86, 0.5
+#: Of a tile whose rows share scalars: with fewer too little is shared, with more sums wait in memory.
+_MIN_SLIDING, _MAX_SLIDING = 5, 28
 #: Pieces of a depth are at least so long, where it has a divisor like it.
 _GRAIN, _MIN_GRAIN, _MAX_GRAIN = 64, 16, 256
 
@@ -86,6 +89,8 @@ class Plan:
     blocks_depth: bool
     #: The last tile has fewer rows, and loops of its own; else rows are padded to whole tiles.
     peels: bool = False
+    #: Which of the depth's loops is written out within the tile, for each row by itself: rows share scalars.
+    taps: int | None = None
     #: The window's edges are padded within an outer tile, else once before the contraction.
     pads_within: bool = False
 
@@ -126,6 +131,43 @@ def plans(
         )
         made.append(plan)
     return tuple(made)
+
+
+def sliding_plans(
+    contraction: Contraction, unit: VectorUnit, *, padded: Padded = _UNPADDED
+) -> tuple[Plan, ...]:
+    """Rows share the scalars that a window's taps go over, where one vector holds all columns.
+
+    There each multiply-add loads a scalar of its own, as many as loads can start in a cycle: 36 groups of
+    56 x 56, eight to eight channels, took 717 µs so, with three taps for each scalar 625 to 650; 28 x 28, 64
+    to eight 45 and 40 (Zen 4), 24 groups 149 and 134 with 16 registers.
+    """
+    rows, columns, depth = contraction.extents
+    taps = contraction.taps
+    is_bound = columns == unit.lanes and unit.fmas_per_cycle == FMAS_PER_CYCLE
+    if taps is None or not is_bound or depth == taps.extent:
+        return ()
+    long = [axis for axis in contraction.depth if axis.extent > 1]
+    is_ready = _vectors_lie_ready(contraction, unit)
+    found = []
+    for tile, scalars, vectors, pads_within in _placed(
+        _unstaged(contraction, _sliding_tiles(contraction, taps, unit), is_ready=is_ready), padded
+    ):
+        if vectors is not (Staging.NONE if is_ready else Staging.ROOT):
+            continue
+        plan = Plan(
+            tile=tile,
+            scalars=scalars,
+            vectors=vectors,
+            depth_grain=depth,
+            depth_loops=tuple(axis.extent for axis in long),
+            blocks_depth=False,
+            peels=rows % tile.rows > 0,
+            taps=long.index(taps),
+            pads_within=pads_within,
+        )
+        found.append(plan)
+    return tuple(found)
 
 
 def narrow_plans(contraction: Contraction, unit: VectorUnit, half: VectorUnit) -> tuple[Plan, ...]:
@@ -216,6 +258,18 @@ def _even_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tu
         return ()
     even = [tile for tile in register_tiles(unit) if _has_even_rows(contraction, tile)]
     return _nearly_best(contraction, unit, even, count=count)
+
+
+def _sliding_tiles(contraction: Contraction, taps: Axis, unit: VectorUnit) -> Iterator[RegisterTile]:
+    """One for which registers are enough, and one of more rows: some sums or scalars then wait in memory."""
+    rows, columns, _ = contraction.extents
+    tiles = [RegisterTile(rows=high, columns=columns) for high in range(_MIN_SLIDING, _MAX_SLIDING + 1)]
+    even = [tile for tile in tiles if _has_even_rows(contraction, tile)]
+    room = unit.registers - 2 * taps.extent
+    for fits in (True, False):
+        # The fewest, and of these as even ones as there are.
+        of_these = [tile for tile in even if (tile.rows <= room) == fits]
+        yield from sorted(of_these, key=lambda tile: (-(-rows // tile.rows), tile.rows))[:1]
 
 
 def _nearly_best(

@@ -7,10 +7,15 @@ from typing import Any, Final
 MIN_PARALLEL_ELEMENTS: Final = 1 << 15
 
 
-def sum_in_registers(schedule: Any, block: Any, tile: tuple[Any, ...], *, start: Any) -> None:
-    """`tile`: the innermost loops of a reduction, the last a vector; its sums begin before `start`."""
+def sum_in_registers(
+    schedule: Any, block: Any, tile: tuple[Any, ...], *, start: Any, taps: Any | None = None
+) -> None:
+    """`tile`: the innermost loops of a reduction's results, the last a vector; its sums begin before `start`.
+
+    `taps`: a loop of the reduction within them.
+    """
     *unrolled, lanes = tile
-    for loop in unrolled:
+    for loop in unrolled if taps is None else (*unrolled, taps):
         schedule.unroll(loop)
     schedule.vectorize(lanes)
     begin(schedule, schedule.decompose_reduction(block, start), n_loops=len(tile))

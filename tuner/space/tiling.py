@@ -38,6 +38,8 @@ class _Nest:
     start: Any
     #: Rows and vectors of the register tile, the longer side outside, and lanes.
     tile: tuple[Any, ...]
+    #: Of the depth: the loop within each row of the tile.
+    taps: Any | None
 
 
 def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lanes: int, cores: int) -> None:
@@ -50,7 +52,7 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
         write_tail(schedule, form.tail, after=nest.outer, lanes=lanes, columns=contraction.extents[1])
         schedule.annotate(form.tail, TILED, STRUCTURE)
     _write_stages(schedule, form, nest, plan, lanes=lanes)
-    sum_in_registers(schedule, block, nest.tile, start=nest.start)
+    sum_in_registers(schedule, block, nest.tile, start=nest.start, taps=nest.taps)
     schedule.annotate(block, TILED, STRUCTURE)
 
 
@@ -106,8 +108,10 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, cores: int, batc
         blocks, depths = [outer_depth], [pieces]
     several = len(plan.depth_loops) > 1
     depths += schedule.split(depth, list(plan.depth_loops)) if several else [depth]
+    taps = None if plan.taps is None else depths.pop(plan.taps)
+    innermost = tile if taps is None else (*tile[:-1], taps, tile[-1])
     outer = [*batch, outer_columns, *outer_rows]
-    schedule.reorder(*outer, *blocks, middle_rows, columns, rows, *depths, *tile)
+    schedule.reorder(*outer, *blocks, middle_rows, columns, rows, *depths, *innermost)
     over_cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
     schedule.parallel(over_cores)
     if plan.peels:
@@ -118,6 +122,7 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, cores: int, batc
         inner=blocks[0] if blocks else over_cores,
         start=blocks[0] if blocks else depths[0],
         tile=tile,
+        taps=taps,
     )
 
 
