@@ -247,7 +247,7 @@ def test_a_product_may_have_its_loops_in_any_order(llvm):
         np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("rows", "columns", "n_forms"), [(1, 96, 2), (4, 40, 2), (5, 64, 0), (2, 34, 0)])
+@pytest.mark.parametrize(("rows", "columns", "n_forms"), [(1, 96, 2), (4, 40, 2), (5, 64, 0), (2, 34, 2)])
 def test_few_rows_against_an_operand_along_the_columns_are_streams_too(llvm, rows, columns, n_forms):
     mod = matmul(rows, columns, 48, epilogue=rows == 4)
     schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
@@ -259,6 +259,23 @@ def test_few_rows_against_an_operand_along_the_columns_are_streams_too(llvm, row
         candidate = schedule.copy()
         write_stream(candidate, candidate.get_sblock("C"), contraction, stream)
         assert_same_numbers(mod, llvm, seed=stream.steps, found=[candidate])
+
+
+@pytest.mark.parametrize(
+    ("rows", "together"), [(1, 1), (3, 3), (7, 7), (9, 3), (10, 2), (11, None), (13, None)]
+)
+def test_columns_that_fill_no_vectors_are_lines_of_a_few_more_rows(llvm, rows, together):
+    """With bias and activation behind them; eleven rows would read the other operand eleven times."""
+    mod = matmul(rows, 101, 48, epilogue=rows > 1)
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    contraction = Contraction.of(schedule.get(schedule.get_sblock("C")))
+    assert contraction is not None
+    streams = streams_of(contraction, AVX2)
+    assert {(stream.rows, stream.lanes) for stream in streams} == ({(together, None)} if together else set())
+    for stream in streams:
+        candidate = schedule.copy()
+        write_stream(candidate, candidate.get_sblock("C"), contraction, stream)
+        assert_same_numbers(mod, llvm, seed=rows, found=[candidate])
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -3,7 +3,8 @@
 Each of its elements is used for a few rows alone, so that such a kernel waits for memory, which gives most
 to who reads long pieces in order. A core takes a long piece of the columns, several steps of the depth at
 a time, while the sums of the piece wait in its first cache. A register tile would read few columns of a step
-and go on to the next, a page further.
+and go on to the next, a page further. Columns that fill no vectors are a line that LLVM makes vectors of:
+tiles would copy and pad an operand that is read once or twice.
 """
 
 import math
@@ -19,29 +20,52 @@ from tuner.space.vectors import VectorUnit, largest_divisor
 
 #: Eight rows of 2048 x 2048 took 387 µs by register tiles, 515 as a stream; four of 4096 x 2048 884 and 657;
 #: one of 5504 x 2048 1270 and 819 (Zen 4).
-_MAX_ROWS = 4
+#: Columns that fill no vectors are copied and padded by tiles: eight rows of 1009 x 2048 took 325 µs so, 240
+#: as a stream, nine of 394 x 4800 343 and 250, sixteen of 1001 x 2048 317 and 514.
+_MAX_ROWS, _MAX_ROWS_OF_LINES = 4, 10
+#: Of a prime number of rows.
+_MAX_TOGETHER = 7
 #: Steps of the depth at a time: sums are loaded and stored once for each.
 _STEPS = (8, 16)
 _MIN_LANES = 4
 #: Vectors of a piece of the columns, of each row: half of a first cache.
 _MAX_VECTORS = 256
+#: Columns of a line, of each row.
+_MAX_LINE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
     #: Of the depth, at a time.
     steps: int
-    lanes: int
+    #: None: a piece of the columns is one line.
+    lanes: int | None
+    #: That use an element together.
+    rows: int
 
 
 def streams_of(contraction: Contraction, unit: VectorUnit) -> tuple[Stream, ...]:
     """The ways to write a contraction as a stream; none where its operands do not lie so."""
     rows, columns, depth = contraction.extents
     lanes = math.gcd(columns, unit.lanes)
-    if not contraction.columns_lie or rows > _MAX_ROWS or lanes < _MIN_LANES:
+    is_of_lines = lanes < _MIN_LANES and columns >= unit.lanes
+    most = _MAX_ROWS_OF_LINES if is_of_lines else _MAX_ROWS
+    together = _together(rows)
+    is_known = is_of_lines or lanes >= _MIN_LANES
+    if not contraction.columns_lie or rows > most or not is_known or together is None:
         return ()
     steps = dict.fromkeys(largest_divisor(depth, at_most=most) for most in _STEPS)
-    return tuple(Stream(steps=size, lanes=lanes) for size in steps if size > 1)
+    return tuple(
+        Stream(steps=size, lanes=None if is_of_lines else lanes, rows=together) for size in steps if size > 1
+    )
+
+
+def _together(rows: int) -> int | None:
+    """Rows that use an element together; None where that would be one of many."""
+    found = largest_divisor(rows, at_most=_MAX_ROWS)
+    if found > 1 or rows == 1:
+        return found
+    return rows if rows <= _MAX_TOGETHER else None
 
 
 def write_stream(schedule: Any, block: Any, contraction: Contraction, stream: Stream) -> None:
@@ -49,19 +73,29 @@ def write_stream(schedule: Any, block: Any, contraction: Contraction, stream: St
     epilogue = epilogue_of(schedule, block, contraction)
     fuse_sides(schedule, block, contraction)
     *batch, rows, columns, depth = schedule.get_loops(block)
-    vectors, lanes = schedule.split(columns, [None, stream.lanes])
-    outer, vectors = sampled(schedule, vectors, n=2, max_innermost=_MAX_VECTORS)
+    groups, rows = schedule.split(rows, [None, stream.rows])
+    lanes = []
+    if stream.lanes is not None:
+        columns, within = schedule.split(columns, [None, stream.lanes])
+        lanes = [within]
+    outer, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_VECTORS if lanes else _MAX_LINE)
     depth, step = schedule.split(depth, [None, stream.steps])
-    schedule.reorder(*batch, outer, depth, vectors, step, rows, lanes)
-    cores = schedule.fuse(*batch, outer) if batch else outer
+    schedule.reorder(*batch, outer, groups, depth, columns, step, rows, *lanes)
+    cores = schedule.fuse(*batch, outer, groups)
     schedule.parallel(cores)
     for loop in (step, rows):
         schedule.unroll(loop)
-    schedule.vectorize(lanes)
+    for loop in lanes:
+        schedule.vectorize(loop)
     if epilogue is not None:
         fuse_sides_of_epilogue(schedule, epilogue, contraction)
         schedule.reverse_compute_at(epilogue.block, cores, preserve_unit_loops=True)
-        write_tail(schedule, epilogue.block, after=cores, lanes=stream.lanes, columns=stream.lanes)
+        if stream.lanes is not None:
+            write_tail(schedule, epilogue.block, after=cores, lanes=stream.lanes, columns=stream.lanes)
         schedule.annotate(epilogue.block, TILED, STRUCTURE)
-    begin(schedule, schedule.decompose_reduction(block, depth), n_loops=2)
+    begun = schedule.decompose_reduction(block, depth)
+    if lanes:
+        begin(schedule, begun, n_loops=2)
+    else:
+        schedule.unroll(schedule.get_loops(begun)[-1])
     schedule.annotate(block, TILED, STRUCTURE)
