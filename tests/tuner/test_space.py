@@ -6,7 +6,9 @@ import json
 import pytest
 
 from tuner.errors import SpaceError
+from tuner.space.generator import space_generator
 from tuner.space.spec import canonical_space, space_hash
+from tuner.target import make_target
 
 
 def test_the_hash_is_of_compact_sorted_json(mm_space):
@@ -30,3 +32,8 @@ def test_absent_names_and_empty_names_are_different_spaces(mm_space):
 def test_what_is_no_space_is_refused(space):
     with pytest.raises(SpaceError):
         canonical_space(space)
+
+
+def test_rules_that_there_are_not_span_nothing(llvm):
+    with pytest.raises(SpaceError, match="no rules 'stock'"):
+        space_generator({"rules": "stock"}, make_target(llvm))

@@ -9,6 +9,7 @@ from typing import Any
 
 from tuner.space.contraction import Contraction, grouped_axis, needs_simplifying
 from tuner.space.dots import dots_of, write_dots
+from tuner.space.fitting_tiles import whole_tiles
 from tuner.space.gram import across
 from tuner.space.index_maps import index_map
 from tuner.space.offering import is_untouched, written
@@ -25,7 +26,6 @@ from tuner.space.plans import (
     promise,
     ready_plans,
     sliding_plans,
-    whole_tiles,
 )
 from tuner.space.result_lines import result_lines_of, write_result_lines
 from tuner.space.streams import streams_of, write_stream

@@ -7,6 +7,7 @@ Nothing is searched here. Rules of ours stand in tuner.space.rules; the rest is 
 from collections.abc import Mapping
 from typing import Any
 
+from checks.space import NAMED
 from tuner.errors import SpaceError, TraceError
 from tuner.space.rules import stocks_own, with_ours
 from tuner.trace import apply_trace
@@ -16,7 +17,8 @@ from tuner.tvm_light import load_tvm
 def space_generator(space: Mapping[str, Any] | None, target: Any) -> Any:
     """A fresh TVM SpaceGenerator: stock's rules for None, ours by their name, else the traces replayed.
 
-    {"rules": "tilefarm", "only": [names]} has some of our rules alone; no API takes it.
+    {"rules": "tilefarm", "only": [names]} has some of our rules alone; no API takes it. Raises SpaceError for
+    rules that there are not.
     """
     load_tvm()
     from tvm.s_tir.meta_schedule.space_generator import ScheduleFn
@@ -24,6 +26,8 @@ def space_generator(space: Mapping[str, Any] | None, target: Any) -> Any:
     if space is None:
         return stocks_own(target)
     if "rules" in space:
+        if {"rules": space["rules"]} not in NAMED.values():
+            raise SpaceError(f"there are no rules {space['rules']!r}")
         return with_ours(target, only=space.get("only"))
     traces = space["traces"]
 
