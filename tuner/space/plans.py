@@ -135,8 +135,8 @@ def sliding_plans(
 ) -> tuple[Plan, ...]:
     """Rows share the scalars that a window's taps go over, where one vector holds all columns.
 
-    There each multiply-add loads a scalar of its own, as many as loads can start in a cycle: 36 groups of
-    56 x 56, eight to eight channels, took 717 µs so, with three taps for each scalar 625 to 650; 28 x 28, 64
+    There each multiply-add loads a scalar of its own, as many as loads can start in a cycle: eight groups of
+    56 x 56, 36 channels to eight, took 717 µs so, with three taps for each scalar 625 to 650; 28 x 28, 64
     to eight 45 and 40 (Zen 4), 24 groups 149 and 134 with 16 registers.
     """
     rows, columns, depth = contraction.extents
