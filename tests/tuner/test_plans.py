@@ -10,13 +10,16 @@ from tuner.module import canonical_module
 from tuner.space.contraction import Axis, Contraction, Operand
 from tuner.space.plans import Padded, Staging, plans
 from tuner.space.tiling import tile
-from tuner.space.vectors import RegisterTile
+from tuner.space.vectors import RegisterTile, VectorUnit
 from tuner.trace import canonical_text
 from tuner.tvm_light import load_tvm
 
 tvm = load_tvm()
 
 from tvm import te, topi  # noqa: E402 - after the light loader
+
+#: AVX-512 in two steps.
+SPLIT = VectorUnit(lanes=16, registers=32, fmas_per_cycle=1)
 
 
 def contraction(rows, columns, depth, *, slides=False):
@@ -78,6 +81,25 @@ def test_sums_stay_in_registers_over_a_depth_that_is_near(depth, columns, lies_r
     ready = dataclasses.replace(ready, vectors=lying)
     found = [plan for plan in plans(ready, AVX512) if plan.vectors is Staging.NONE]
     assert {plan.blocks_depth for plan in found} == {lies_ready}
+
+
+@pytest.mark.parametrize(
+    ("channels", "unit", "window", "in_pieces"),
+    [
+        (512, SPLIT, True, False),
+        (2048, SPLIT, True, True),  # a tile's columns alone come from far away
+        (512, AVX512, True, True),
+        (512, SPLIT, False, True),
+    ],
+)
+def test_a_windows_columns_may_come_from_far_where_vectors_are_split(channels, unit, window, in_pieces):
+    deep = contraction((7, 7), (512,), (3, 3, channels), slides=window)
+    lying = Operand(read=1, places=(), contiguous=(deep.columns[-1].place,), repeats=False, slides=False)
+    found = plans(dataclasses.replace(deep, vectors=lying), unit)
+    in_place = [plan for plan in found if plan.scalars is plan.vectors is Staging.NONE]
+    copied = [plan for plan in found if plan not in in_place]
+    assert {plan.blocks_depth for plan in in_place} == {in_pieces}
+    assert {plan.blocks_depth for plan in copied} == {True}
 
 
 @pytest.mark.parametrize("slides", [True, False])
