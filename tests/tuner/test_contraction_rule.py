@@ -33,15 +33,12 @@ from tuner.module import canonical_module, save_module
 from tuner.space import contraction_rule
 from tuner.space.contraction import Contraction
 from tuner.space.contraction_rule import tiled
-from tuner.space.dots import dots_of
 from tuner.space.finish_rule import is_ours
 from tuner.space.plans import Padded, Staging, plans
-from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile as write_tile
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
 from tuner.tvm_light import load_tvm
-from workers.program import replay
 
 tvm = load_tvm()
 te = tvm.te
@@ -154,30 +151,6 @@ def test_with_channels_first_the_filters_may_be_the_vectors(llvm):
         np.testing.assert_allclose(outputs(candidate.mod, llvm, arrays), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("rows", "columns", "n_forms"), [(1, 50, 2), (6, 33, 1), (17, 33, 0)])
-def test_few_rows_that_lie_along_the_depth_are_dot_products_too(llvm, rows, columns, n_forms):
-    mod = matmul(rows, columns, 64, transposed=True, epilogue=rows == 6)
-    found = [schedule for schedule in spaces(mod, llvm) if "RFactor" in canonical_text(schedule.trace)]
-    assert len(found) == n_forms
-    arrays = inputs(mod)
-    for schedule in found[:1]:
-        check_trace(json.loads(canonical_text(schedule.trace)))
-        got = outputs(schedule.mod, llvm, arrays)
-        np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("split", [[2, 1], [1, 2]])
-def test_tiles_of_rows_of_dot_products_stand_outside_of_the_columns_or_inside(llvm, split):
-    mod = matmul(8, 33, 64, transposed=True, epilogue=True)  # two tiles of four rows
-    found = [schedule for schedule in spaces(mod, llvm) if "RFactor" in canonical_text(schedule.trace)]
-    instructions, decisions = json.loads(canonical_text(found[0].trace))
-    (columns, factors), (rows, _) = decisions
-    text = json.dumps([instructions, [[columns, factors], [rows, split]]])
-    arrays = inputs(mod)
-    got = outputs(replay(mod, text), llvm, arrays)
-    np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("dtypes", [("float16",) * 2, ("bfloat16",) * 2, ("int8", "int32")])
 def test_products_of_halves_and_of_bytes_give_the_numbers_of_the_untuned_program(llvm, dtypes):
     operand, result = dtypes
@@ -245,49 +218,6 @@ def test_a_product_may_have_its_loops_in_any_order(llvm):
     for schedule in ours[:2]:
         got = outputs(schedule.mod, llvm, arrays)
         np.testing.assert_allclose(got, outputs(mod, llvm, arrays), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize(("rows", "columns", "n_forms"), [(1, 96, 2), (4, 40, 2), (5, 64, 0), (2, 34, 2)])
-def test_few_rows_against_an_operand_along_the_columns_are_streams_too(llvm, rows, columns, n_forms):
-    mod = matmul(rows, columns, 48, epilogue=rows == 4)
-    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
-    contraction = Contraction.of(schedule.get(schedule.get_sblock("C")))
-    assert contraction is not None
-    streams = streams_of(contraction, AVX2)
-    assert len(streams) == n_forms
-    for stream in streams:
-        candidate = schedule.copy()
-        write_stream(candidate, candidate.get_sblock("C"), contraction, stream)
-        assert_same_numbers(mod, llvm, seed=stream.steps, found=[candidate])
-
-
-@pytest.mark.parametrize(
-    ("rows", "together"), [(1, 1), (3, 3), (7, 7), (9, 3), (10, 2), (11, None), (13, None)]
-)
-def test_columns_that_fill_no_vectors_are_lines_of_a_few_more_rows(llvm, rows, together):
-    """With bias and activation behind them; eleven rows would read the other operand eleven times."""
-    mod = matmul(rows, 101, 48, epilogue=rows > 1)
-    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
-    contraction = Contraction.of(schedule.get(schedule.get_sblock("C")))
-    assert contraction is not None
-    streams = streams_of(contraction, AVX2)
-    assert {(stream.rows, stream.lanes) for stream in streams} == ({(together, None)} if together else set())
-    for stream in streams:
-        candidate = schedule.copy()
-        write_stream(candidate, candidate.get_sblock("C"), contraction, stream)
-        assert_same_numbers(mod, llvm, seed=rows, found=[candidate])
-
-
-@pytest.mark.parametrize("transposed", [False, True])
-def test_a_matrix_times_a_vector_is_dot_products_of_its_rows(llvm, transposed):
-    """The vector's unit axis, behind or before its depth, hides nothing."""
-    mod = matmul(96, 1, 64, transposed=transposed, epilogue=True)
-    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
-    contraction = Contraction.of(schedule.get(schedule.get_sblock("C")))
-    assert contraction is not None
-    assert contraction.extents == (1, 96, 64)
-    assert dots_of(contraction, AVX2)
-    assert_same_numbers(mod, llvm, seed=transposed, at_most=4)
 
 
 REPLAY = """

@@ -102,6 +102,23 @@ def test_a_windows_columns_may_come_from_far_where_vectors_are_split(channels, u
     assert {plan.blocks_depth for plan in copied} == {True}
 
 
+def test_sums_of_a_window_over_its_whole_depth_have_the_same_numbers(llvm):
+    mod = convolution(14, 128, 32, stride=1, padding=1, dilation=1, groups=1)
+    schedule = tvm.s_tir.Schedule(mod, seed=1, debug_mask="none")
+    straight = Contraction.of(schedule.get(schedule.get_sblock("conv2d_nhwc")))
+    whole, pieces = (
+        next(
+            plan
+            for plan in plans(straight, unit, padded=Padded(scalars=True))
+            if plan.vectors is Staging.NONE
+        )
+        for unit in (SPLIT, AVX512)
+    )
+    assert (whole.blocks_depth, pieces.blocks_depth) == (False, True)
+    tile(schedule, schedule.get_sblock("conv2d_nhwc"), straight, whole, lanes=SPLIT.lanes, cores=2)
+    assert_same_numbers(mod, llvm, seed=3, found=[schedule])
+
+
 @pytest.mark.parametrize("slides", [True, False])
 def test_a_window_that_slides_is_read_in_place_though_its_lines_have_no_good_tile(slides):
     """Padded tiles need a copy of the window: nine times the image, element by element."""

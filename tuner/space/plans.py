@@ -115,9 +115,9 @@ def plans(
     grain = _depth_grain(contraction.depth, depth)
     made = []
     for tile, scalars, vectors, pads_within in _placed(dict.fromkeys(found), padded):
-        streams = scalars is vectors is Staging.NONE and _may_stream(contraction, unit)
-        near = depth * tile.columns <= _NEAR if streams else _is_near(contraction, vectors)
-        blocks_depth = max(grain, _SHALLOW) < depth and not near
+        has_time = scalars is vectors is Staging.NONE and _has_time(contraction, unit)
+        is_near = depth * tile.columns <= _NEAR if has_time else _is_near(contraction, vectors)
+        blocks_depth = max(grain, _SHALLOW) < depth and not is_near
         plan = Plan(
             tile=tile,
             scalars=scalars,
@@ -222,7 +222,7 @@ def _is_fuller(columns: int, unit: VectorUnit, half: VectorUnit) -> bool:
     return filled < _FILLED and halves >= _GAIN * filled
 
 
-def _may_stream(contraction: Contraction, unit: VectorUnit) -> bool:
+def _has_time(contraction: Contraction, unit: VectorUnit) -> bool:
     """A window's columns, read where they lie, may come from far if those of one tile are near.
 
     There is time where vectors are computed by halves: 7 x 7, 512 to 512, took 1136 to 1176 µs in pieces,
