@@ -6,6 +6,7 @@ from tuner.space.calls import counts_places, has_call
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import begin, may_be_vectors
 from tuner.space.staging import below
+from tuner.space.tiling import PEELED
 from tuner.space.windows import Window, paddings_of
 from tuner.trace import TVM_ERRORS
 
@@ -30,8 +31,8 @@ def write_window(schedule: Any, block: Any, window: Window) -> None:
     ]
     inside, tile, lines = [outer.pop()], [], None
     if window.lanes > 1:
-        channels, lanes = schedule.split(inside[0], [None, window.lanes])
-        lines, neighbours = schedule.split(outer.pop(), [None, window.neighbours])
+        channels, lanes = _ending(schedule, inside[0], window.lanes, of_lanes=True)
+        lines, neighbours = _ending(schedule, outer.pop(), window.neighbours)
         inside, tile = [lines, channels], [neighbours, lanes]
     if window.lines > 1:
         outer[-1], more = schedule.split(outer[-1], [None, window.lines])
@@ -57,6 +58,20 @@ def write_window(schedule: Any, block: Any, window: Window) -> None:
     if tile:
         begin(schedule, begun, n_loops=len(tile))
     schedule.annotate(block, TILED, STRUCTURE)
+
+
+def _ending(schedule: Any, loop: Any, size: int, *, of_lanes: bool = False) -> tuple[Any, Any]:
+    """Loops over pieces and within one; the last has fewer steps, and a nest of its own.
+
+    Without a hint TVM takes a lesser vector apart, under a condition for each lane.
+    """
+    ends = int(schedule.get(loop).extent) % size > 0
+    pieces, within = schedule.split(loop, [None, size])
+    if ends:
+        schedule.annotate(pieces, PEELED, 1)
+    if ends and of_lanes:
+        schedule.annotate(within, PEELED, 1)
+    return pieces, within
 
 
 def _deal_out(schedule: Any, copy: Any, stride: int) -> None:

@@ -5,7 +5,8 @@ lies innermost) as vectors. Padding is a copy of the rows that a core is about t
 read. What shares no axis between operands and sums over many is a contraction, not a window.
 
 A line that is no multiple of the target's vectors (channels first, 14 or 28 pixels) is one vector all the
-same, which LLVM lays in the registers that hold it. Lines whose neighbours lie a stride apart are dealt out
+same, which LLVM lays in the registers that hold it; a long one ends with a lesser vector, and so do the tiles
+of its neighbours. Lines whose neighbours lie a stride apart are dealt out
 by their copy, so that every tap reads what lies side by side; else such a line is a plain loop over unrolled
 taps, of which LLVM makes vectors that it shuffles at each tap.
 """
@@ -44,7 +45,8 @@ _MAX_LINES, _MIN_OUTPUTS = 4, 0.3
 class Window:
     """How one block is written: `neighbours` outputs of `lanes` channels at a time.
 
-    With one lane the neighbours are a line, whose vectors are LLVM's.
+    With one lane the neighbours are a line, whose vectors are LLVM's. Where they divide no line of neighbours
+    or of channels the last tile has fewer.
     """
 
     neighbours: int
@@ -69,6 +71,8 @@ class _Line:
 
     extent: int
     lines: int
+    #: The cores share other axes than these two.
+    is_shared: bool
     #: Elements between neighbours in what is read.
     stride: int
     n_taps: int
@@ -136,6 +140,7 @@ def _line_of(node: Any) -> _Line | None:
     return _Line(
         extent=extents[spatial[-1]],
         lines=extents[spatial[-2]],
+        is_shared=any(extents[place] > 1 for place in spatial[:-2]),
         stride=max(steps),
         n_taps=n_taps,
         apart=_apart(node, taps, neighbours=spatial[-2]),
@@ -149,14 +154,18 @@ def _sizes(line: _Line, unit: VectorUnit) -> tuple[Window, ...]:
     most = min(line.extent, _MAX_VECTORS * unit.lanes)
     speeds = {n: speed_of(n, unit) for n in range(_MIN_LANES, most + 1) if line.extent % n == 0}
     best = max(speeds.values(), default=0.0)
-    if 2 * speed_of(even, unit) >= best and even in speeds:
-        sizes = dict.fromkeys(largest_divisor(line.lines, at_most=size) for size in _TILES)
-        found += [(neighbours, even, ()) for neighbours in sizes]
-    if best >= max(_MIN_SPEED, _GAIN * speed_of(even, unit)):
+    of_even, ending = speed_of(even, unit), _ending_speed(line.extent, unit)
+    if 2 * of_even >= best and even in speeds and ending < _GAIN * of_even:
+        found += [(neighbours, even, ()) for neighbours in _tiles(line)]
+    if ending >= max(best, _GAIN * of_even):
+        few, many = _tiles(line)
+        other = (few, ()) if line.n_taps <= _UNROLLED_TAPS else (many, line.apart)
+        found += [(neighbours, unit.lanes, rolled) for neighbours, rolled in ((many, ()), other)]
+    elif best >= max(_MIN_SPEED, _GAIN * of_even):
         wide = max(lanes for lanes in speeds if speeds[lanes] == best)
         narrow = max((n for n in speeds if n <= unit.lanes), key=lambda n: (speeds[n], n), default=wide)
         rolled = line.apart if line.n_taps > _UNROLLED_TAPS else ()
-        of_wide, of_narrow = (_neighbours(line.lines, lanes, unit) for lanes in (wide, narrow))
+        of_wide, of_narrow = (_neighbours(line, lanes, unit) for lanes in (wide, narrow))
         if of_wide > 1 and not (rolled and wide == narrow):
             found.append((of_wide, wide, ()))
         if rolled or of_wide == 1:
@@ -169,8 +178,39 @@ def _sizes(line: _Line, unit: VectorUnit) -> tuple[Window, ...]:
             deals_lines=line.stride > 1 and line.n_taps <= _UNROLLED_TAPS,
             rolled=rolled,
         )
-        for neighbours, lanes, rolled in found
+        for neighbours, lanes, rolled in dict.fromkeys(found)
     )
+
+
+def _tiles(line: _Line) -> tuple[int, int]:
+    """Few neighbours, and more; both the same where there are no more."""
+    few, many = _TILES
+    return _tile(line, at_most=few), _tile(line, at_most=many)
+
+
+def _tile(line: _Line, *, at_most: int) -> int:
+    """Neighbours of each tile; where hardly any number divides them the last has fewer.
+
+    17 x 17, 256 channels, 5 x 5, took 60 µs one by one, 23 by six and at last five; 13 x 13, 512 channels,
+    3 x 3, 20 and 13 (Zen 4). Of neighbours that the cores share TVM cannot tell which core has the last.
+    """
+    whole = largest_divisor(line.lines, at_most=at_most)
+    if 2 * whole > at_most or not line.is_shared:
+        return whole
+    n_tiles = -(-line.lines // at_most)
+    return -(-line.lines // n_tiles)
+
+
+def _ending_speed(extent: int, unit: VectorUnit) -> float:
+    """Of whole vectors and a lesser one; none where either is missing.
+
+    Odd vectors, which LLVM takes apart, are slower at every tap: 28 x 28, 128 channels first, took 21 µs by
+    28 at once, 18 by 14, 14 by sixteen and twelve; 53 x 53, 64 channels, 42 and 35 (Zen 4).
+    """
+    left = extent % unit.lanes
+    if extent < unit.lanes or not left:
+        return 0.0
+    return extent / (extent - left + left / speed_of(left, unit))
 
 
 def _of_several_lines(node: Any, copies: list[Any], unit: VectorUnit) -> tuple[Window, ...]:
@@ -207,14 +247,12 @@ def _writes(node: Any, buffer: Any) -> bool:
     return bool(node.writes[0].source.same_as(buffer))
 
 
-def _neighbours(lines: int, lanes: int, unit: VectorUnit) -> int:
-    """Of an odd vector: few where it takes several registers, a prime number of lines if they fit."""
+def _neighbours(line: _Line, lanes: int, unit: VectorUnit) -> int:
+    """Of an odd vector: few where it takes several registers."""
     registers = _registers(lanes, unit)
     few, many = _TILES
     most = few if registers > 1 else many
-    fitting = unit.registers * 3 // 4 // registers
-    found = largest_divisor(lines, at_most=min(most, fitting))
-    return lines if found == 1 and lines <= 2 * fitting else found  # a few that are spilled cost less
+    return _tile(line, at_most=min(most, unit.registers * 3 // 4 // registers))
 
 
 def _registers(lanes: int, unit: VectorUnit) -> int:
