@@ -136,6 +136,14 @@ class Contraction:
             return None
         return replace(self, batch=(*self.batch, *others), columns=self.line)
 
+    def by_column_lines(self) -> Self | None:
+        """Each line of columns by itself, as by_images does, though they slide; None where there is one."""
+        long = [axis for axis in self.columns if axis.extent > 1]
+        if len(long) < 2 or self.columns_in_line:
+            return None
+        others = tuple(axis for axis in self.columns if axis != long[-1])
+        return replace(self, batch=(*self.batch, *others), columns=(long[-1],))
+
     @classmethod
     def of(cls, block: Any, *, guarded: bool = False) -> Self | None:
         """The contraction that a TVM block is, or None; its columns are those of the output.

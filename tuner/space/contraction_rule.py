@@ -20,6 +20,7 @@ from tuner.space.plans import (
     Padded,
     Plan,
     Staging,
+    ending_plans,
     is_worth_ending,
     narrow_plans,
     plans,
@@ -75,6 +76,7 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
     forms = _tiles(contraction, found, cores=cores)
     forms += _tiles(*_by_lines(contraction, straight, found, padded), cores=cores)
     forms += _tiles(*_sliding(contraction, straight, padded), cores=cores)
+    forms += _tiles(*_ending(contraction, unit, padded, cores), cores=cores)
     node = normal.get(normal.get_sblock(name))
     turned = Contraction.turned(node) if filled >= _HALF else None
     if turned is not None and _is_worth_turning(contraction, turned, straight, unit, found):
@@ -119,6 +121,17 @@ def _sliding(contraction: Contraction, unit: VectorUnit, padded: Padded) -> tupl
         ]
         if found:
             return each, found
+    return contraction, []
+
+
+def _ending(
+    contraction: Contraction, unit: VectorUnit, padded: Padded, cores: int
+) -> tuple[Contraction, _Plans]:
+    """Tiles of whole vectors and a lesser one."""
+    for each in (contraction, contraction.by_lines(), contraction.by_column_lines()):
+        ended = () if each is None else ending_plans(each, unit, padded=padded, cores=cores)
+        if each is not None and ended:
+            return each, [(unit.lanes, plan) for plan in ended]
     return contraction, []
 
 

@@ -46,6 +46,16 @@ def even_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tup
     return _nearly_best(contraction, unit, even, count=count)
 
 
+def ending_tiles(contraction: Contraction, unit: VectorUnit) -> tuple[RegisterTile, ...]:
+    """Of one vector, which the last of the columns need not fill."""
+    ending = [
+        tile
+        for tile in register_tiles(unit)
+        if tile.columns == unit.lanes and _has_even_rows(contraction, tile)
+    ]
+    return _nearly_best(contraction, unit, ending, count=2)
+
+
 def sliding_tiles(contraction: Contraction, taps: Axis, unit: VectorUnit) -> Iterator[RegisterTile]:
     """One for which registers are enough, and one of more rows: some sums or scalars then wait in memory."""
     rows, columns, _ = contraction.extents

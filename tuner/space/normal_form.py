@@ -57,7 +57,7 @@ class _Forming:
         self._plan = plan
         rows, columns, _ = contraction.extents
         pads_rows = rows % plan.tile.rows > 0 and not plan.peels
-        pads_columns = columns % plan.tile.columns > 0
+        pads_columns = columns % plan.tile.columns > 0 and not plan.ends
         self._pads = pads_rows or pads_columns
         #: What rows and columns become multiples of.
         self._multiples = (plan.tile.rows if pads_rows else 1, plan.tile.columns if pads_columns else 1)

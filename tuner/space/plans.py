@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tuner.space.contraction import Axis, Contraction
 from tuner.space.fitting_tiles import (
     divides,
+    ending_tiles,
     even_tiles,
     has_whole_columns,
     peeled_tiles,
@@ -26,6 +27,7 @@ from tuner.space.vectors import (
     Results,
     VectorUnit,
     best_tiles,
+    ending_speed,
     hope,
     part_of,
     register_tiles,
@@ -51,6 +53,11 @@ _GAIN = 1.1
 _MORE, _LEAST, _LEAST_TURNED = 1.1, 0.86, 0.5
 #: Pieces of a depth are at least so long, where it has a divisor like it.
 _GRAIN, _MIN_GRAIN, _MAX_GRAIN = 64, 16, 256
+#: Of rows, for each core, where these share them alone and not evenly.
+_LEAST_PIECES = 4
+#: Elements of their operand: 1500 of 384, 64 deep, took 366 µs with a lesser last vector and 388 padded, 250
+#: of 512, 1024 deep, 1480 and 1230 (Zen 4).
+_NEAR_ENDING = 1 << 17
 
 
 class Staging(StrEnum):
@@ -73,6 +80,11 @@ class Padded(NamedTuple):
 _UNPADDED = Padded()
 
 
+_Choice = tuple[RegisterTile, Staging, Staging]
+#: With whether the padding stands within an outer tile.
+_Placement = tuple[*_Choice, bool]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     tile: RegisterTile
@@ -90,6 +102,8 @@ class Plan:
     taps: int | None = None
     #: The window's edges are padded within an outer tile, else once before the contraction.
     pads_within: bool = False
+    #: The last vector of columns is a lesser one, and has a nest of its own; cores share rows alone.
+    ends: bool = False
 
 
 def plans(
@@ -112,24 +126,49 @@ def plans(
         *_unstaged(contraction, (*peeled, *unstaged, *even), is_ready=is_ready),
         *_staged(contraction, best, full=not unstaged, is_ready=is_ready),
     ]
+    return tuple(_plan(contraction, unit, choice) for choice in _placed(dict.fromkeys(found), padded))
+
+
+def _plan(contraction: Contraction, unit: VectorUnit, choice: _Placement, *, ends: bool = False) -> Plan:
+    tile, scalars, vectors, pads_within = choice
+    rows, _, depth = contraction.extents
     grain = _depth_grain(contraction.depth, depth)
-    made = []
-    for tile, scalars, vectors, pads_within in _placed(dict.fromkeys(found), padded):
-        has_time = scalars is vectors is Staging.NONE and _has_time(contraction, unit)
-        is_near = depth * tile.columns <= _NEAR if has_time else _is_near(contraction, vectors)
-        blocks_depth = max(grain, _SHALLOW) < depth and not is_near
-        plan = Plan(
-            tile=tile,
-            scalars=scalars,
-            vectors=vectors,
-            depth_grain=grain,
-            depth_loops=_steps(contraction, grain if blocks_depth else depth, scalars, vectors),
-            blocks_depth=blocks_depth,
-            peels=scalars is Staging.NONE and rows % tile.rows > 0,
-            pads_within=pads_within,
-        )
-        made.append(plan)
-    return tuple(made)
+    has_time = scalars is vectors is Staging.NONE and _has_time(contraction, unit)
+    is_near = depth * tile.columns <= _NEAR if has_time else _is_near(contraction, vectors)
+    blocks_depth = max(grain, _SHALLOW) < depth and not is_near
+    return Plan(
+        tile=tile,
+        scalars=scalars,
+        vectors=vectors,
+        depth_grain=grain,
+        depth_loops=_steps(contraction, grain if blocks_depth else depth, scalars, vectors),
+        blocks_depth=blocks_depth,
+        peels=scalars is Staging.NONE and rows % tile.rows > 0,
+        pads_within=pads_within,
+        ends=ends,
+    )
+
+
+def ending_plans(
+    contraction: Contraction, unit: VectorUnit, *, cores: int, padded: Padded = _UNPADDED
+) -> tuple[Plan, ...]:
+    """Columns that fill no whole vectors are read where they lie, and written at once.
+
+    Padded they would be copied, and all results written twice: 35 of 6400, eight deep, took 34 µs so, 23 with
+    a lesser last vector, 32 deep 92 and 76; 163 of 1600, 64 deep, 175 and 158 (Zen 4).
+    """
+    rows, columns, depth = contraction.extents
+    is_near = depth * columns <= _NEAR_ENDING
+    if not is_near or not contraction.columns_lie or not ending_speed(columns, unit):
+        return ()
+    found = []
+    for tile in ending_tiles(contraction, unit):
+        # Of peeled rows TVM cannot tell which core has the last.
+        n_pieces = math.prod(axis.extent for axis in contraction.batch)
+        n_pieces *= rows // tile.rows if rows % tile.rows == 0 else 1
+        if n_pieces % cores == 0 or n_pieces >= _LEAST_PIECES * cores:
+            found.append((tile, Staging.NONE, Staging.NONE))
+    return tuple(_plan(contraction, unit, choice, ends=True) for choice in _placed(found, padded))
 
 
 def sliding_plans(
@@ -273,9 +312,6 @@ def _loops(axes: tuple[Axis, ...], size: int) -> tuple[int, ...]:
     return tuple(reversed(found)) or (1,)
 
 
-_Choice = tuple[RegisterTile, Staging, Staging]
-
-
 def _unstaged(
     contraction: Contraction, tiles: Iterable[RegisterTile], *, is_ready: bool
 ) -> Iterator[_Choice]:
@@ -287,7 +323,7 @@ def _unstaged(
         yield tile, Staging.NONE, Staging.TILE
 
 
-def _placed(choices: Iterable[_Choice], padded: Padded) -> Iterator[tuple[*_Choice, bool]]:
+def _placed(choices: Iterable[_Choice], padded: Padded) -> Iterator[_Placement]:
     """With whether the padding stands within an outer tile: so it does where columns are copied before.
 
     Where nothing is copied both are offered: eight groups of 20 x 20 took 293 µs padded before, 260 within,

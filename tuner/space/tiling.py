@@ -95,7 +95,13 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, cores: int, batc
     tile = plan.tile.nest(tile_rows, tile_vectors, tile_lanes, lanes=lanes)
     n_pieces = math.prod(int(schedule.get(loop).extent) for loop in (*batch, columns))
     spreads_rows = n_pieces < _ENOUGH * cores or not _keeps_rows(plan)
-    outer_columns, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
+    outer_columns: list[Any] = []
+    if plan.ends:
+        for loop in (columns, tile_lanes):  # else TVM takes the last vector apart, lane by lane
+            schedule.annotate(loop, PEELED, 1)
+        spreads_rows = not plan.peels
+    else:
+        *outer_columns, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
     *outer_rows, middle_rows, rows = sampled(schedule, rows, n=2 + spreads_rows, max_innermost=_MAX_TILES)
     if group:
         schedule.reorder(rows, *group)
@@ -110,7 +116,7 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, cores: int, batc
     depths += schedule.split(depth, list(plan.depth_loops)) if several else [depth]
     taps = None if plan.taps is None else depths.pop(plan.taps)
     innermost = tile if taps is None else (*tile[:-1], taps, tile[-1])
-    outer = [*batch, outer_columns, *outer_rows]
+    outer = [*batch, *outer_columns, *outer_rows]
     schedule.reorder(*outer, *blocks, middle_rows, columns, rows, *depths, *innermost)
     over_cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
     schedule.parallel(over_cores)

@@ -23,7 +23,7 @@ from tuner.expressions import loads_of, places_in
 from tuner.space.calls import counts_places
 from tuner.space.choices import choosing_places
 from tuner.space.strides import strides_of
-from tuner.space.vectors import VectorUnit, largest_divisor, speed_of, widened
+from tuner.space.vectors import VectorUnit, ending_speed, largest_divisor, speed_of, widened
 
 _SPATIAL, _REDUCTION = 0, 2
 #: Taps of a window that are unrolled; larger ones are reductions like others.
@@ -154,7 +154,7 @@ def _sizes(line: _Line, unit: VectorUnit) -> tuple[Window, ...]:
     most = min(line.extent, _MAX_VECTORS * unit.lanes)
     speeds = {n: speed_of(n, unit) for n in range(_MIN_LANES, most + 1) if line.extent % n == 0}
     best = max(speeds.values(), default=0.0)
-    of_even, ending = speed_of(even, unit), _ending_speed(line.extent, unit)
+    of_even, ending = speed_of(even, unit), ending_speed(line.extent, unit)
     if 2 * of_even >= best and even in speeds and ending < _GAIN * of_even:
         found += [(neighbours, even, ()) for neighbours in _tiles(line)]
     if ending >= max(best, _GAIN * of_even):
@@ -199,18 +199,6 @@ def _tile(line: _Line, *, at_most: int) -> int:
         return whole
     n_tiles = -(-line.lines // at_most)
     return -(-line.lines // n_tiles)
-
-
-def _ending_speed(extent: int, unit: VectorUnit) -> float:
-    """Of whole vectors and a lesser one; none where either is missing.
-
-    Odd vectors, which LLVM takes apart, are slower at every tap: 28 x 28, 128 channels first, took 21 µs by
-    28 at once, 18 by 14, 14 by sixteen and twelve; 53 x 53, 64 channels, 42 and 35 (Zen 4).
-    """
-    left = extent % unit.lanes
-    if extent < unit.lanes or not left:
-        return 0.0
-    return extent / (extent - left + left / speed_of(left, unit))
 
 
 def _of_several_lines(node: Any, copies: list[Any], unit: VectorUnit) -> tuple[Window, ...]:
