@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tuner.contractions import AVX2, assert_same_numbers, computed, matmul, tvm
+from tuner.space.image_vectors import ImageVectors
 from tuner.space.injective import Line, Squares, injectives_of
 from tuner.space.injective_rule import one_by_one
 from tuner.space.unrolled import Unrolled
@@ -102,6 +103,29 @@ def test_a_line_whose_places_are_computed_is_written_out_for_two_channels_at_a_t
     assert written_out(resized(3, 64)) == [Unrolled(beside=1, together=3, n_outer=3)]
     # One channel has no other line but its own next one.
     assert written_out(resized(1, 128)) == [Unrolled(beside=2, together=2, n_outer=3)]
+
+
+def test_images_of_which_there_are_enough_are_vectors():
+    def of_images(mod):
+        return [way for way in ways(mod) if isinstance(way, ImageVectors)]
+
+    assert of_images(resized(64, 16)) == [
+        ImageVectors(images=1, lanes=8, read=1, written=1, is_parallel=True)
+    ]
+    # Three fill no vector, 48 are too few pieces for the cores, and eight of 256 x 256 fill their cache.
+    assert not of_images(resized(3, 64))
+    assert not of_images(resized(48, 64))
+    assert not of_images(resized(64, 128))
+    assert not of_images(batch_norm(64, 28))
+
+
+@pytest.mark.parametrize("method", ["nearest_neighbor", "linear", "cubic"])
+@pytest.mark.parametrize(("shape", "size"), [((2, 32, 9, 13), (18, 26)), ((1, 64, 15, 8), (7, 11))])
+def test_resized_images_have_the_numbers_of_the_untuned_program(llvm, method, shape, size):
+    def function(topi, x):
+        return topi.image.resize2d(x, (0.0,) * 4, size, "NCHW", method, "half_pixel")
+
+    assert_every_way(computed(function, shape), llvm, seed=6)
 
 
 def test_what_would_be_much_code_or_is_looked_up_is_no_line_to_write_out():

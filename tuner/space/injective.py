@@ -14,6 +14,7 @@ from tuner.addresses import element_bytes
 from tuner.expressions import loads_of
 from tuner.space.calls import has_call
 from tuner.space.choices import choosing_places, n_parts_of
+from tuner.space.image_vectors import ImageVectors, image_vectors_of, write_image_vectors
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, sampled
 from tuner.space.strides import steps_of
@@ -61,6 +62,9 @@ class Squares:
     is_parallel: bool
 
 
+Way = Line | Squares | Unrolled | ImageVectors
+
+
 @dataclass(slots=True)
 class _Group:
     """Neighbouring axes that are evenly apart in all that is accessed."""
@@ -94,9 +98,7 @@ def stands_alone(schedule: Any, block: Any) -> bool:
     return spatial and len(schedule.get_loops(block)) == len(node.iter_vars)
 
 
-def injectives_of(
-    schedule: Any, block: Any, unit: VectorUnit, *, cores: int
-) -> tuple[Line | Squares | Unrolled, ...]:
+def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) -> tuple[Way, ...]:
     """The ways to write a block that stands alone, the most hopeful first."""
     node = schedule.get(block)
     groups = _groups(node)
@@ -108,16 +110,19 @@ def injectives_of(
     n_parts = n_parts_of(node)
     enough = _ENOUGH * cores * is_parallel
     lines = _lines(groups, lanes, enough=enough, n_parts=n_parts)
-    return (*unrolled_of(node, enough=enough), *squares, *lines)
+    images = image_vectors_of(node, unit, enough=enough)
+    return (*unrolled_of(node, enough=enough), *images, *squares, *lines)
 
 
-def write_injective(schedule: Any, block: Any, way: Line | Squares | Unrolled) -> None:
+def write_injective(schedule: Any, block: Any, way: Way) -> None:
     """Raises what TVM raises where it cannot."""
     loops = list(schedule.get_loops(block))
     if isinstance(way, Line):
         outer, is_parallel = _write_line(schedule, loops, way), True
     elif isinstance(way, Unrolled):
         outer, is_parallel = write_unrolled(schedule, loops, way), True
+    elif isinstance(way, ImageVectors):
+        outer, is_parallel = write_image_vectors(schedule, block, way), way.is_parallel
     else:
         outer, is_parallel = _write_squares(schedule, loops, way), way.is_parallel
     if outer and is_parallel:

@@ -35,13 +35,12 @@ class Unrolled:
 def unrolled_of(node: Any, *, enough: int) -> Iterator[Unrolled]:
     """`enough`: pieces that keep the cores busy; 0: for one core."""
     *outer, line = (int(axis.dom.extent) for axis in node.iter_vars)
-    most = min(_MAX_ELEMENTS, _MAX_LOADS // max(1, len(loads_of(node.body))))
-    if line == 1 or not _is_computed(node, len(outer)):
+    if line == 1 or not is_computed(node, len(outer)):
         return
-    known = [place for place, extent in enumerate(outer) if extent > 1 and _lies_evenly(node, place)]
+    known = [place for place, extent in enumerate(outer) if extent > 1 and lies_evenly(node, place)]
     for beside in (*known[::-1], len(outer) - 1):
         sizes = [size for size in _TOGETHER if beside >= 0 and outer[beside] % size == 0]
-        if not sizes or sizes[0] * line > most:
+        if not sizes or not may_be_written_out(node, sizes[0] * line):
             continue
         outer[beside] //= sizes[0]
         n_outer = 0
@@ -61,7 +60,12 @@ def write_unrolled(schedule: Any, loops: Sequence[Any], way: Unrolled) -> list[A
     return outer[: way.n_outer]
 
 
-def _is_computed(node: Any, place: int) -> bool:
+def may_be_written_out(node: Any, n_elements: int) -> bool:
+    """LLVM takes no longer than for other programs."""
+    return n_elements <= min(_MAX_ELEMENTS, _MAX_LOADS // max(1, len(loads_of(node.body))))
+
+
+def is_computed(node: Any, place: int) -> bool:
     """An operand's index is more than sums of this axis and others, but no look-up."""
     return any(
         steps_of(node, load.source, load.indices)[place] is None
@@ -74,5 +78,6 @@ def _looks_up(index: Any) -> bool:
     return any(type(part).__name__ == "BufferLoad" for part in parts_of(index))
 
 
-def _lies_evenly(node: Any, place: int) -> bool:
+def lies_evenly(node: Any, place: int) -> bool:
+    """The axis steps each operand by as much, or not at all."""
     return all(steps_of(node, load.source, load.indices)[place] is not None for load in loads_of(node.body))
