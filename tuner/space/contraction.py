@@ -120,11 +120,10 @@ class Contraction:
 
     def by_lines(self) -> Self | None:
         """Each line of rows by itself, the other rows' axes in its batch; None where there is one line."""
-        long = [axis for axis in self.rows if axis.extent > 1]
-        if len(long) < 2 or self.rows_in_line:
+        others, line = _last_long(self.rows)
+        if not others or self.rows_in_line:
             return None
-        others = tuple(axis for axis in self.rows if axis != long[-1])
-        return replace(self, batch=(*self.batch, *others), rows=(long[-1],))
+        return replace(self, batch=(*self.batch, *others), rows=line)
 
     def by_images(self) -> Self | None:
         """Each line of columns by itself, the other columns' axes in its batch; None where there is one line.
@@ -138,11 +137,10 @@ class Contraction:
 
     def by_column_lines(self) -> Self | None:
         """Each line of columns by itself, as by_images does, though they slide; None where there is one."""
-        long = [axis for axis in self.columns if axis.extent > 1]
-        if len(long) < 2 or self.columns_in_line:
+        others, line = _last_long(self.columns)
+        if not others or self.columns_in_line:
             return None
-        others = tuple(axis for axis in self.columns if axis != long[-1])
-        return replace(self, batch=(*self.batch, *others), columns=(long[-1],))
+        return replace(self, batch=(*self.batch, *others), columns=line)
 
     @classmethod
     def of(cls, block: Any, *, guarded: bool = False) -> Self | None:
@@ -390,6 +388,14 @@ def _contiguous(block: Any, buffer: Any, indices: Sequence[Any]) -> tuple[int, .
 def _read_place(block: Any, load: Any) -> int | None:
     places = [at for at, region in enumerate(block.reads) if region.source.same_as(load.source)]
     return places[0] if len(places) == 1 else None
+
+
+def _last_long(axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """The others and the last axis of several steps; no others where no other has several."""
+    long = [axis for axis in axes if axis.extent > 1]
+    if len(long) < 2:
+        return (), axes
+    return tuple(axis for axis in axes if axis != long[-1]), (long[-1],)
 
 
 def _product(axes: Iterable[Axis]) -> int:

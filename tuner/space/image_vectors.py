@@ -47,12 +47,11 @@ def image_vectors_of(node: Any, unit: VectorUnit, *, enough: int) -> Iterator[Im
     if any(not load.source.same_as(loads[0].source) for load in loads):
         return
     for place, extent in reversed(list(enumerate(outer))):
-        read = {_dimension(node, load.indices, place) for load in loads}
+        read, *others = {_dimension(node, load.indices, place) for load in loads}
         written = _dimension(node, node.body.indices, place)
-        if extent == 1 or len(read) != 1 or None in read or written is None or not lies_evenly(node, place):
+        if extent == 1 or others or read is None or written is None or not lies_evenly(node, place):
             continue
-        read_at = next(iter(read)) or 0
-        shapes = [loads[0].source.shape[read_at + 1 :], node.body.buffer.shape[written + 1 :]]
+        shapes = [loads[0].source.shape[read + 1 :], node.body.buffer.shape[written + 1 :]]
         image = max(math.prod(map(int, shape)) for shape in shapes)
         lanes, fewest = math.gcd(extent, unit.lanes), min(_MIN_LANES, unit.lanes)
         while lanes >= fewest and (
@@ -60,9 +59,7 @@ def image_vectors_of(node: Any, unit: VectorUnit, *, enough: int) -> Iterator[Im
         ):
             lanes //= 2
         if lanes >= fewest and all(map(len, shapes)):
-            yield ImageVectors(
-                images=place, lanes=lanes, read=read_at, written=written, is_parallel=enough > 0
-            )
+            yield ImageVectors(images=place, lanes=lanes, read=read, written=written, is_parallel=enough > 0)
         return
 
 

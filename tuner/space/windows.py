@@ -4,11 +4,11 @@ A tile of neighbouring outputs stays in registers while the window passes over i
 lies innermost) as vectors. Padding is a copy of the rows that a core is about to read, or is decided at each
 read. What shares no axis between operands and sums over many is a contraction, not a window.
 
-A line that is no multiple of the target's vectors (channels first, 14 or 28 pixels) is one vector all the
-same, which LLVM lays in the registers that hold it; a long one ends with a lesser vector, and so do the tiles
-of its neighbours. Lines whose neighbours lie a stride apart are dealt out
-by their copy, so that every tap reads what lies side by side; else such a line is a plain loop over unrolled
-taps, of which LLVM makes vectors that it shuffles at each tap.
+A line that is no multiple of the target's vectors (channels first, 28 pixels) ends with a lesser one, and a
+line of its neighbours with a lesser tile. A line shorter than a vector (14 pixels) is a vector all the same.
+Lines whose neighbours lie a stride apart are dealt out by their copy, so that every tap reads what lies side
+by side; else such a line is a plain loop over unrolled taps, of which LLVM makes vectors that it shuffles at
+each tap.
 """
 
 import dataclasses
