@@ -14,7 +14,7 @@ from tuner.space.contraction import Contraction
 from tuner.space.normal_form import STRUCTURE, TILED, NormalForm, normal_form
 from tuner.space.padding import padding_of, write_lines
 from tuner.space.plans import Plan, Staging
-from tuner.space.registers import sampled, sum_in_registers
+from tuner.space.registers import fused, sampled, sum_in_registers
 from tuner.space.staging import below, space_rows, write_stage, write_tail
 
 #: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
@@ -45,7 +45,7 @@ class _Nest:
 def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lanes: int, cores: int) -> None:
     """Raises what TVM raises where the plan does not fit the block."""
     form = normal_form(schedule, block, contraction, plan)
-    nest = _nest(schedule, block, plan, lanes=lanes, cores=cores, batched=bool(contraction.batch))
+    nest = _nest(schedule, block, plan, lanes=lanes, cores=cores, n_rows=form.n_rows)
     _write_padding(schedule, block, contraction, nest, plan, lanes=lanes)
     if form.tail is not None:
         schedule.reverse_compute_at(form.tail, nest.outer, preserve_unit_loops=True)
@@ -85,11 +85,10 @@ def _write_stages(schedule: Any, form: NormalForm, nest: _Nest, plan: Plan, *, l
         schedule.annotate(stage.block, TILED, STRUCTURE)
 
 
-def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, cores: int, batched: bool) -> _Nest:
-    loops = list(schedule.get_loops(block))
-    batch = [loops.pop(0)] if batched else []
-    rows, columns, depth = loops
-    rows, *group, tile_rows = _row_tiles(schedule, rows, plan)
+def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, cores: int, n_rows: int) -> _Nest:
+    *loops, columns, depth = schedule.get_loops(block)
+    batch, row_loops = loops[:-n_rows], loops[-n_rows:]
+    rows, *group, tile_rows = _row_tiles(schedule, row_loops, plan)
     # A vector of three registers was 28 times slower than a loop over single ones.
     columns, tile_vectors, tile_lanes = schedule.split(columns, [None, plan.tile.columns // lanes, lanes])
     tile = plan.tile.nest(tile_rows, tile_vectors, tile_lanes, lanes=lanes)
@@ -132,12 +131,21 @@ def _nest(schedule: Any, block: Any, plan: Plan, *, lanes: int, cores: int, batc
     )
 
 
-def _row_tiles(schedule: Any, rows: Any, plan: Plan) -> tuple[Any, ...]:
-    """Loops over tiles and over the rows of one. Peeled ones go in groups: a unit loop takes no hint."""
-    if not plan.peels:
-        return tuple(schedule.split(rows, [None, plan.tile.rows]))
-    n_groups, size = tile_groups(int(schedule.get(rows).extent), plan.tile.rows)
-    return tuple(schedule.split(rows, [n_groups, size, plan.tile.rows]))
+def _row_tiles(schedule: Any, loops: list[Any], plan: Plan) -> tuple[Any, ...]:
+    """Loops over tiles and over the rows of one, of all the rows' loops.
+
+    Peeled ones go in groups: a unit loop takes no hint.
+    """
+    if plan.peels:
+        (rows,) = loops
+        n_groups, size = tile_groups(int(schedule.get(rows).extent), plan.tile.rows)
+        return tuple(schedule.split(rows, [n_groups, size, plan.tile.rows]))
+    outer, within, left = list(loops), [], plan.tile.rows
+    while len(outer) > 1 and int(schedule.get(outer[-1]).extent) <= left:
+        left //= int(schedule.get(outer[-1]).extent)
+        within.insert(0, outer.pop())
+    rows, row = schedule.split(outer.pop(), [None, left])
+    return fused(schedule, [*outer, rows]), fused(schedule, [row, *within])
 
 
 def _keeps_rows(plan: Plan) -> bool:
