@@ -102,13 +102,21 @@ def _vectorize_last(schedule: Any, loop: Any, *, lanes: int, extent: int) -> Non
         schedule.vectorize(within)
 
 
-def write_tail(schedule: Any, tail: Any, *, after: Any, lanes: int, columns: int) -> None:
-    """Vectorises the last axis of what takes a tile of the output to its place, unless it calls functions."""
+def write_tail(
+    schedule: Any, tail: Any, *, after: Any, lanes: int, columns: int, rows: int | None = None
+) -> None:
+    """Vectorises the last axis of what takes a tile of the output to its place, unless it calls functions.
+
+    `rows`: so many of them, the axis before, lie side by side in the output where columns do not.
+    """
     node = schedule.get(tail)
     if not may_be_vectors(node) or has_call(node):
         return
-    *_, last = below(schedule, tail, after)
-    _vectorize_last(schedule, last, lanes=lanes, extent=columns)
+    *_, row, last = below(schedule, tail, after)
+    if rows is not None and math.gcd(rows, lanes) >= _MIN_LANES:
+        _transpose(schedule, row, last, lanes=lanes, extents=(rows, columns))
+    else:
+        _vectorize_last(schedule, last, lanes=lanes, extent=columns)
 
 
 def below(schedule: Any, block: Any, after: Any | None) -> list[Any]:

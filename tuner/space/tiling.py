@@ -49,7 +49,14 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
     _write_padding(schedule, block, contraction, nest, plan, lanes=lanes)
     if form.tail is not None:
         schedule.reverse_compute_at(form.tail, nest.outer, preserve_unit_loops=True)
-        write_tail(schedule, form.tail, after=nest.outer, lanes=lanes, columns=contraction.extents[1])
+        write_tail(
+            schedule,
+            form.tail,
+            after=nest.outer,
+            lanes=lanes,
+            columns=contraction.extents[1],
+            rows=None if contraction.writes_rows else plan.tile.rows,
+        )
         schedule.annotate(form.tail, TILED, STRUCTURE)
     _write_stages(schedule, form, nest, plan, lanes=lanes)
     sum_in_registers(schedule, block, nest.tile, start=nest.start, taps=nest.taps)
