@@ -113,7 +113,7 @@ def write_tail(
     if not may_be_vectors(node) or has_call(node):
         return
     *_, row, last = below(schedule, tail, after)
-    if rows is not None and math.gcd(rows, lanes) >= _MIN_LANES:
+    if rows is not None and min(math.gcd(extent, lanes) for extent in (rows, columns)) >= _MIN_LANES:
         _transpose(schedule, row, last, lanes=lanes, extents=(rows, columns))
     else:
         _vectorize_last(schedule, last, lanes=lanes, extent=columns)
