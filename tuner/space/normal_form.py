@@ -102,9 +102,9 @@ class _Forming:
         """Parts of the rows that are an axis each: every long one where tiles do not wrap around any.
 
         Of one axis for all lines TVM divides a place p * 28 + y * 4 + r, 56 in a line, into p // 2 and a
-        remainder that it leaves as it is. What adds up to neighbouring rows then looks to LLVM as if it
-        might be the same memory, and sums wait there in place of registers: a sixth of random programs, 56 x 56,
-        64 to 64, took 4.3 to 5 ms, a line's tiles counted by themselves 1.5 to 1.8 (Zen 3, two cores).
+        remainder that it leaves as it is. Neighbouring rows might then be the same memory for all that LLVM
+        knows, and sums wait there in place of registers: of random programs, 56 x 56, 64 to 64, a sixth
+        took 4.3 to 5 ms, and with lines and their tiles apart 1.5 to 1.8 (Zen 3, two cores).
         """
         rows = self._contraction.rows
         if not divides(rows, self._plan.tile.rows):

@@ -155,7 +155,8 @@ def _row_tiles(schedule: Any, loops: list[Any], plan: Plan, *, grouped: int) -> 
     if grouped > 1:
         (rows,) = loops
         return tuple(schedule.split(rows, [None, grouped, plan.tile.rows]))
-    outer, within, left = list(loops), [], plan.tile.rows
+    within: list[Any] = []
+    outer, left = list(loops), plan.tile.rows
     while len(outer) > 1 and int(schedule.get(outer[-1]).extent) <= left:
         left //= int(schedule.get(outer[-1]).extent)
         within.insert(0, outer.pop())
@@ -166,8 +167,8 @@ def _row_tiles(schedule: Any, loops: list[Any], plan: Plan, *, grouped: int) -> 
 def _square(contraction: Contraction, plan: Plan, lanes: int) -> int:
     """How many tiles have rows for squares of vectors, in which what is turned goes to its lines.
 
-    Of vectors of filters each element was stored by itself: 3 to 64 channels of 112 x 112, strided, took 128 µs
-    so, by squares 108; 32 of 112 x 112 by seven by seven taps 223 and 208 (Zen 3, two cores).
+    Of vectors of filters each element was stored by itself: 112 x 112, 3 to 64 channels, strided, took 128 µs
+    so, by squares 108; 3 to 32 by seven by seven taps 223 and 208 (Zen 3, two cores).
     """
     if contraction.writes_rows or plan.peels:
         return 1
