@@ -53,3 +53,13 @@ def test_they_give_the_numbers_of_the_untuned_program(llvm, filters, options):
     found = spaces(mod, llvm)
     for seed in range(2):
         assert_same_numbers(mod, llvm, seed=seed, found=found, at_most=6)
+
+
+@pytest.mark.parametrize("mcpu", ["znver3", "znver4"])
+@pytest.mark.parametrize("size", [62, 106])
+def test_lines_of_odd_tiles_are_not_split_by_squares(mcpu, size):
+    """31 and 53 results: a condition would stand around each element."""
+    mod = _strided(64, size=size)
+    for each in spaces(mod, {"kind": "llvm", "mcpu": mcpu, "num-cores": 2}):
+        after = list(_lasts(each))
+        assert not [row for row, _ in after if row[0] == tvm.tirx.ForKind.UNROLLED]

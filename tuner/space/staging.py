@@ -15,7 +15,7 @@ from tuner.space.registers import may_be_vectors
 from tuner.space.vectors import largest_divisor
 
 #: Narrower vectors than this are left to LLVM.
-_MIN_LANES = 4
+MIN_LANES = 4
 #: Of the depth that a core copies at once.
 _STEPS = 16
 _REDUCTION = 2
@@ -97,7 +97,7 @@ def _transpose(schedule: Any, panel: Any, depth: Any, *, lanes: int, extents: tu
 def _vectorize_last(schedule: Any, loop: Any, *, lanes: int, extent: int) -> None:
     """Whole vectors of an axis of this extent; left to LLVM where there are none."""
     width = math.gcd(extent, lanes)
-    if width >= _MIN_LANES:
+    if width >= MIN_LANES:
         _, within = schedule.split(loop, [None, width])
         schedule.vectorize(within)
 
@@ -113,7 +113,7 @@ def write_tail(
     if not may_be_vectors(node) or has_call(node):
         return
     *_, row, last = below(schedule, tail, after)
-    if rows is not None and min(math.gcd(extent, lanes) for extent in (rows, columns)) >= _MIN_LANES:
+    if rows is not None and math.gcd(columns, lanes) >= MIN_LANES:
         _transpose(schedule, row, last, lanes=lanes, extents=(rows, columns))
     else:
         _vectorize_last(schedule, last, lanes=lanes, extent=columns)

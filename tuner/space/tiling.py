@@ -15,7 +15,7 @@ from tuner.space.normal_form import STRUCTURE, TILED, NormalForm, normal_form
 from tuner.space.padding import padding_of, write_lines
 from tuner.space.plans import Plan, Staging
 from tuner.space.registers import fused, sampled, sum_in_registers
-from tuner.space.staging import below, space_rows, write_stage, write_tail
+from tuner.space.staging import MIN_LANES, below, space_rows, write_stage, write_tail
 
 #: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
 PEELED = "pragma_loop_partition_hint"
@@ -26,8 +26,8 @@ _GROUPS, _FULL, _MIN_BLOCK = (2, 3, 4, 5, 6, 7, 8), 32, 4
 #: Tiles of columns, of all batches, for each core that keep it busy.
 _ENOUGH = 8
 _MAX_PIECES = 16
-#: So many tiles at once have rows for a square of vectors.
-_SQUARES = (1, 2, 4)
+#: So many tiles are never parted, for a square of vectors; larger ones are not better.
+_SQUARES, _LARGE = (1, 2, 4), 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,8 @@ class _Nest:
 def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lanes: int, cores: int) -> None:
     """Raises what TVM raises where the plan does not fit the block."""
     form = normal_form(schedule, block, contraction, plan)
-    grouped = _square(contraction, plan, lanes)
+    square = _square_rows(contraction, plan, lanes)
+    grouped = 1 if square is None else square // plan.tile.rows
     nest = _nest(schedule, block, plan, lanes=lanes, cores=cores, n_rows=form.n_rows, grouped=grouped)
     _write_padding(schedule, block, contraction, nest, plan, lanes=lanes)
     if form.tail is not None:
@@ -58,7 +59,7 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
             after=nest.outer,
             lanes=lanes,
             columns=contraction.extents[1],
-            rows=None if contraction.writes_rows else grouped * plan.tile.rows,
+            rows=square,
         )
         schedule.annotate(form.tail, TILED, STRUCTURE)
     _write_stages(schedule, form, nest, plan, lanes=lanes)
@@ -164,17 +165,20 @@ def _row_tiles(schedule: Any, loops: list[Any], plan: Plan, *, grouped: int) -> 
     return fused(schedule, [*outer, rows]), fused(schedule, [row, *within])
 
 
-def _square(contraction: Contraction, plan: Plan, lanes: int) -> int:
-    """How many tiles have rows for squares of vectors, in which what is turned goes to its lines.
+def _square_rows(contraction: Contraction, plan: Plan, lanes: int) -> int | None:
+    """Rows of whole tiles in a line that make squares of vectors, in which turned results go to their lines.
 
-    Of vectors of filters each element was stored by itself: 112 x 112, 3 to 64 channels, strided, took 128 µs
-    so, by squares 108; 3 to 32 by seven by seven taps 223 and 208 (Zen 3, two cores).
+    None where there are none, or where the last tile has fewer. Of vectors of filters each element was stored
+    by itself: 112 x 112, 3 to 64 channels, strided, took 128 µs so, by squares 108; 3 to 32 by seven by seven
+    taps 223 and 208 (Zen 3, two cores).
     """
     if contraction.writes_rows or plan.peels:
-        return 1
+        return None
     line = next((axis.extent for axis in reversed(contraction.rows) if axis.extent > 1), 1)
-    fitting = [count for count in _SQUARES if line % (count * plan.tile.rows) == 0]
-    return max(fitting, key=lambda count: (math.gcd(count * plan.tile.rows, lanes), -count), default=1)
+    found = [count * plan.tile.rows for count in _SQUARES if line % (count * plan.tile.rows) == 0]
+    sizes = {rows: min(math.gcd(rows, lanes), _LARGE) for rows in found}
+    best = max(sizes, key=lambda rows: (sizes[rows], -rows), default=None)
+    return best if best is not None and sizes[best] >= MIN_LANES else None
 
 
 def _keeps_rows(plan: Plan) -> bool:
