@@ -7,7 +7,8 @@ import pytest
 
 from tests.tuner.contractions import AVX2, AVX512, assert_same_numbers, convolution, spaces
 from tuner.module import canonical_module
-from tuner.space.contraction import Axis, Contraction, Operand
+from tuner.space.axes import Axis
+from tuner.space.contraction import Contraction, Operand
 from tuner.space.plans import Padded, Staging, plans
 from tuner.space.tiling import tile
 from tuner.space.vectors import RegisterTile, VectorUnit

@@ -14,6 +14,7 @@ import numpy as np
 
 from tuner.addresses import UnknownError, address_of, fullest_set, value_of
 from tuner.expressions import divided_by, has_division, is_a, loads_of, places_in, summands
+from tuner.space.axes import Axis, ending_with, last_long, n_steps
 from tuner.space.products import product_of
 
 _SPATIAL, _REDUCTION = 0, 2
@@ -21,14 +22,6 @@ _SPATIAL, _REDUCTION = 0, 2
 _MAX_TAPS, _MAX_APART = 7, 2
 #: Lines that a set of a first cache of 32 KiB holds, and rows that are looked at: more than any tile has.
 _WAYS, _ROWS = 8, 32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """An iterator of the block, by its place among the block's iterators."""
-
-    place: int
-    extent: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +72,18 @@ class Contraction:
     @property
     def extents(self) -> tuple[int, int, int]:
         """Rows, columns, depth."""
-        return _product(self.rows), _product(self.columns), _product(self.depth)
+        return n_steps(self.rows), n_steps(self.columns), n_steps(self.depth)
 
     @property
     def columns_in_line(self) -> bool:
         """All of them lie evenly apart, as rows in a line do."""
-        return bool(self.line) and _product(self.line) == _product(self.columns)
+        return bool(self.line) and n_steps(self.line) == n_steps(self.columns)
 
     @property
     def run(self) -> int:
         """Columns that lie side by side, in their operand and in the output, before another axis goes on."""
         if self.columns_in_line:
-            return _product(self.columns)
+            return n_steps(self.columns)
         return next((axis.extent for axis in reversed(self.columns) if axis.extent > 1), 1)
 
     @property
@@ -120,7 +113,7 @@ class Contraction:
 
     def by_lines(self) -> Self | None:
         """Each line of rows by itself, the other rows' axes in its batch; None where there is one line."""
-        others, line = _last_long(self.rows)
+        others, line = last_long(self.rows)
         if not others or self.rows_in_line:
             return None
         return replace(self, batch=(*self.batch, *others), rows=line)
@@ -131,13 +124,13 @@ class Contraction:
         Such as images of one tap, channels first: pixels lie side by side, the next image elsewhere.
         """
         others = tuple(axis for axis in self.columns if axis not in self.line)
-        if not self.line or _product(others) == 1:
+        if not self.line or n_steps(others) == 1:
             return None
         return replace(self, batch=(*self.batch, *others), columns=self.line)
 
     def by_column_lines(self) -> Self | None:
         """Each line of columns by itself, as by_images does, though they slide; None where there is one."""
-        others, line = _last_long(self.columns)
+        others, line = last_long(self.columns)
         if not others or self.columns_in_line:
             return None
         return replace(self, batch=(*self.batch, *others), columns=line)
@@ -209,8 +202,8 @@ def _contraction(cls: Any, block: Any, *, turn: bool = False, guarded: bool) -> 
     ]
     near = side if _lies_along(own[side], parts[side]) else 1 - side
     depth = _as_it_lies(block, depth, loads[near].source, indices[near])
-    rows = _ending_with(own[1 - side], parts[1 - side].contiguous)
-    columns = _ending_with(own[side], contiguous)
+    rows = ending_with(own[1 - side], parts[1 - side].contiguous)
+    columns = ending_with(own[side], contiguous)
     stored = _simplified(block, store.indices)
     lines = [
         _line(block, axes, (load.source, index), (store.buffer, stored))
@@ -287,7 +280,7 @@ def _share(row: int, step: int, n_steps: int) -> bool:
 
 def _roomy_rows(block: Any, rows: Sequence[Axis], buffer: Any, indices: Sequence[Any]) -> int:
     """_ROWS where all do, or where an index is not understood."""
-    at = np.arange(min(_ROWS, _product(rows)), dtype=np.int64)
+    at = np.arange(min(_ROWS, n_steps(rows)), dtype=np.int64)
     values: dict[Any, Any] = {axis.var: 0 for axis in block.iter_vars}
     left = at
     for axis in reversed(rows):
@@ -339,10 +332,6 @@ def _alone(block: Any, index: Any) -> int | None:
     return steps[0] if len(steps) == 1 and not others else None
 
 
-def _ending_with(axes: tuple[Axis, ...], contiguous: tuple[int, ...]) -> tuple[Axis, ...]:
-    return tuple(sorted(axes, key=lambda axis: axis.place in contiguous))
-
-
 def _simplified(block: Any, indices: Iterable[Any]) -> list[Any]:
     """With the iterators' ranges known: a convolution of one group divides by it. Unit axes stay."""
     from tvm.sym import Analyzer
@@ -388,18 +377,3 @@ def _contiguous(block: Any, buffer: Any, indices: Sequence[Any]) -> tuple[int, .
 def _read_place(block: Any, load: Any) -> int | None:
     places = [at for at, region in enumerate(block.reads) if region.source.same_as(load.source)]
     return places[0] if len(places) == 1 else None
-
-
-def _last_long(axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
-    """The others and the last axis of several steps; no others where no other has several."""
-    long = [axis for axis in axes if axis.extent > 1]
-    if len(long) < 2:
-        return (), axes
-    return tuple(axis for axis in axes if axis != long[-1]), (long[-1],)
-
-
-def _product(axes: Iterable[Axis]) -> int:
-    result = 1
-    for axis in axes:
-        result *= axis.extent
-    return result

@@ -6,7 +6,8 @@ rows share scalars are pixels of a line, with the window's taps inside of them.
 
 from collections.abc import Iterable, Iterator
 
-from tuner.space.contraction import Axis, Contraction
+from tuner.space.axes import Axis
+from tuner.space.contraction import Contraction
 from tuner.space.vectors import RegisterTile, Results, VectorUnit, best_tiles, hope, register_tiles
 
 #: Unstaged tiles are as good as others where their hope is at least this share of the best.

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuner.expressions import loads_of, places_in
-from tuner.space.contraction import Axis, Contraction
+from tuner.space.axes import Axis
+from tuner.space.contraction import Contraction
 from tuner.space.index_maps import fusing
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.staging import Stage, space_rows, write_stage

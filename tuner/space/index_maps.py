@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tuner.space.contraction import Axis
+from tuner.space.axes import Axis
 
 #: Final indices from a variable per iterator, by place.
 Final = Callable[[dict[int, Any]], list[Any]]

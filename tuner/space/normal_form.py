@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.expressions import loads_of
-from tuner.space.contraction import Axis, Contraction, reindexed_places
+from tuner.space.axes import Axis
+from tuner.space.contraction import Contraction, reindexed_places
 from tuner.space.epilogue import Epilogue, epilogue_of
 from tuner.space.fitting_tiles import divides
 from tuner.space.index_maps import fusing

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tuner.space.contraction import Axis, Contraction
+from tuner.space.axes import Axis
+from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.index_maps import index_map
 from tuner.space.normal_form import STRUCTURE, TILED

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from tuner.space.contraction import Axis, Contraction
+from tuner.space.axes import Axis
+from tuner.space.contraction import Contraction
 from tuner.space.fitting_tiles import (
     divides,
     ending_tiles,

@@ -26,7 +26,7 @@ _GROUPS, _FULL, _MIN_BLOCK = (2, 3, 4, 5, 6, 7, 8), 32, 4
 #: Tiles of columns, of all batches, for each core that keep it busy.
 _ENOUGH = 8
 _MAX_PIECES = 16
-#: So many tiles are never parted, for a square of vectors; larger ones are not better.
+#: So many tiles are never parted, for a square of so many vectors; larger squares come by themselves alone.
 _SQUARES, _LARGE = (1, 2, 4), 8
 
 
@@ -147,7 +147,8 @@ def _nest(
 def _row_tiles(schedule: Any, loops: list[Any], plan: Plan, *, grouped: int) -> tuple[Any, ...]:
     """Loops over tiles and over the rows of one, of all the rows' loops; between them one over a group.
 
-    Peeled ones go in groups: a unit loop takes no hint. Others do so many that nothing takes apart.
+    Peeled ones go in groups: a unit loop takes no hint. Others go `grouped` where none of a square's tiles
+    may be another core's.
     """
     if plan.peels:
         (rows,) = loops
