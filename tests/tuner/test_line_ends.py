@@ -8,6 +8,10 @@ from tuner.space.tiling import PEELED
 from tuner.trace import canonical_text
 
 
+def peeled(mod, target):
+    return [each for each in spaces(mod, target) if PEELED in canonical_text(each.trace)]
+
+
 @pytest.mark.parametrize(
     ("size", "stride", "padding", "groups", "relu"),
     [(16, 1, 1, 1, True), (18, 1, 0, 1, False), (32, 2, 1, 1, True), (16, 1, 1, 2, True)],
@@ -18,7 +22,7 @@ def test_lines_that_no_tile_divides_end_with_a_lesser_one(llvm, size, stride, pa
     mod = convolution(
         size, 32 * groups, 48 * groups, stride=stride, padding=padding, dilation=1, groups=groups, relu=relu
     )
-    found = [each for each in spaces(mod, llvm) if PEELED in canonical_text(each.trace)]
+    found = peeled(mod, llvm)
     assert found
     assert_same_numbers(mod, llvm, seed=11, found=found, at_most=len(found))
 
@@ -32,13 +36,13 @@ def test_so_do_lines_by_filters_that_fill_no_whole_vectors(channels, filters, gr
     """As good as a padded vector can be is good enough: the image would be copied tap by tap."""
     target = {"kind": "llvm", "mcpu": mcpu, "num-cores": 2}
     mod = convolution(40, channels, filters, stride=1, padding=1, dilation=1, groups=groups, relu=relu)
-    assert any(PEELED in canonical_text(each.trace) for each in spaces(mod, target))
+    assert peeled(mod, target)
 
 
 @pytest.mark.parametrize(("channels", "filters", "groups"), [(8, 24, 1), (8, 20, 1), (20, 20, 2)])
 def test_they_give_the_numbers_of_the_untuned_program(llvm, channels, filters, groups):
     mod = convolution(40, channels, filters, stride=1, padding=1, dilation=1, groups=groups, relu=True)
-    found = [each for each in spaces(mod, llvm) if PEELED in canonical_text(each.trace)]
+    found = peeled(mod, llvm)
     assert_same_numbers(mod, llvm, seed=3, found=found, at_most=len(found))
 
 
@@ -54,7 +58,23 @@ def test_lines_of_channels_first_that_fill_no_vectors_are_rows_instead(
     mod = convolution(
         size, 32, filters, stride=stride, padding=dilation, dilation=dilation, groups=1, nchw=True, relu=relu
     )
-    found = [each for each in spaces(mod, llvm) if PEELED in canonical_text(each.trace)]
+    found = peeled(mod, llvm)
     assert_same_numbers(mod, llvm, seed=5, found=found, at_most=len(found))
     monkeypatch.setattr(contraction_rule, "_by_lines", lambda contraction, *_: (contraction, []))
-    assert len(found) > sum(PEELED in canonical_text(each.trace) for each in spaces(mod, llvm))
+    assert len(found) > len(peeled(mod, llvm))
+
+
+def test_with_16_registers_lines_of_28_end_with_a_lesser_tile_though_four_rows_divide_them(llvm):
+    """Six by two vectors keep both units busy; four by two just wait for their sums."""
+    mod = convolution(27, 32, 32, stride=1, padding=1, dilation=1, groups=1, relu=True)
+    found = peeled(mod, llvm)
+    assert found
+    assert_same_numbers(mod, llvm, seed=7, found=found, at_most=len(found))
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters"), [(3, 64), (256, 512)], ids=["short sums", "columns of each line from far"]
+)
+def test_such_lines_keep_whole_tiles_where_ends_cost_more(llvm, channels, filters):
+    mod = convolution(27, channels, filters, stride=1, padding=1, dilation=1, groups=1, relu=False)
+    assert not peeled(mod, llvm)

@@ -201,6 +201,14 @@ def test_lines_that_would_be_broken_and_rows_of_one_tile_are_not_peeled(rows):
     assert not any(plan.peels for plan in plans(contraction(rows, (64,), (64,)), AVX2))
 
 
+@pytest.mark.parametrize(("rows", "offered"), [(101, True), (8, False)], ids=["many rows", "few"])
+def test_columns_are_padded_for_a_better_tile_where_rows_are_many(rows, offered):
+    """1000 columns are 125 vectors: without padding tiles of five, two rows high, are what registers hold."""
+    found = plans(contraction((rows,), (1000,), (768,)), AVX2)
+    in_place = {plan.tile for plan in found if plan.scalars is Staging.NONE}
+    assert any(1000 % tile.columns for tile in in_place) == offered
+
+
 def test_a_short_depth_is_left_to_whole_tiles():
     assert not any(plan.peels for plan in plans(contraction((1024,), (1024,), (64,)), AVX2))
 

@@ -73,8 +73,9 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
     found = _plans(contraction, straight, padded=padded)
     if filled < _HALF:
         found = [(lanes, plan) for lanes, plan in found if plan.scalars is plan.vectors is Staging.NONE]
-    forms = _tiles(contraction, found, cores=cores)
-    forms += _tiles(*_by_lines(contraction, straight, found, padded), cores=cores)
+    lines, ended = _by_lines(contraction, straight, found, padded)
+    forms = _tiles(contraction, _beside(ended, found), cores=cores)
+    forms += _tiles(lines, ended, cores=cores)
     forms += _tiles(*_sliding(contraction, straight, padded), cores=cores)
     forms += _tiles(*_ending(contraction, unit, padded, cores), cores=cores)
     node = normal.get(normal.get_sblock(name))
@@ -105,6 +106,15 @@ def _by_lines(
         return lines, []
     # Columns that each line copied for itself would be copied again for every one.
     return lines, [(lanes, plan) for lanes, plan in ended if plan.vectors is not Staging.TILE]
+
+
+def _beside(ended: _Plans, found: _Plans) -> _Plans:
+    """Of those with whole tiles in place the best alone, where lesser last ones promise more."""
+    in_place = [plan.tile for _, plan in found if plan.scalars is Staging.NONE]
+    dropped = in_place if ended else []
+    return [
+        (lanes, plan) for lanes, plan in found if plan.tile in in_place[:1] or plan.tile not in dropped
+    ]
 
 
 def _sliding(contraction: Contraction, unit: VectorUnit, padded: Padded) -> tuple[Contraction, _Plans]:

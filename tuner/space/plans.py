@@ -5,7 +5,7 @@ it. Few plans are made, the most hopeful ones: each takes its share of every pop
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from tuner.space.vectors import (
     best_tiles,
     ending_speed,
     hope,
+    hope_of_ended,
     part_of,
     register_tiles,
     speed_of,
@@ -46,12 +47,20 @@ _SHALLOW_COPIED = 1024
 #: 40 columns, 0.75 and 0.83, took 307 and 119 µs padded, 226 and 111 µs with eight lanes (Zen 4).
 _FILLED = 0.95
 _GAIN = 1.1
+#: How much more hope a tile needs that pads columns where others need not: 101 x 1000 of 768 took 1169 µs by
+#: 6 x 2 vectors, 1253 by 2 x 5 (Zen 3). With few rows or a small depth the copy takes as long as the product.
+_FULLER, _LARGE = 1.05, 64
 #: How much more hope a tile needs whose last one in each line is lesser, and which part at least of the best
-#: of all: lines of 7 and 13 pixels, 0.67 to 0.78 of peak with 16 registers, gained nothing or took up to a
-#: tenth longer; 17 and more, from 0.82 on, gained up to 25 %. Less is enough with channels first, where what
+#: of all: lines of 7 and 13 pixels, 0.75 and 0.79 of peak with 16 registers, gained nothing or took up to a
+#: tenth longer; 17 and more, from 0.85 on, gained up to 25 %. Less is enough with channels first, where what
 #: else there is copies the image tap by tap for a few filters: 30 of 60 x 38 x 38 took 161 µs for 213, 23 of
 #: 47 x 31 x 31 by five by five taps 216 for 267, and half as long with 16 registers (an Intel with AVX-512).
-_MORE, _LEAST, _LEAST_TURNED = 1.1, 0.86, 0.5
+_MORE, _LEAST, _LEAST_TURNED = 1.1, 0.92, 0.5
+#: A little more is enough where a line's sums are long and its columns near, for each line reads them anew.
+#: 3 x 3 by 6 x 2 vectors in place of 4 x 2, of 28 x 28, 64 to 128: 698 µs for 757, of 56 x 56, 64 to 64 1692
+#: and 1822, eight images of 14 x 14 692 and 755; 27 deep 1496 and 1066, 2304 by 512 columns 13.2 ms and 11.7,
+#: 1152 by 256 level (Zen 3, two cores).
+_LITTLE_MORE, _LONG = 1.02, 256
 #: Pieces of a depth are at least so long, where it has a divisor like it.
 _GRAIN, _MIN_GRAIN, _MAX_GRAIN = 64, 16, 256
 #: Of rows, for each core, where these share them alone and not evenly.
@@ -121,13 +130,25 @@ def plans(
     best = best_tiles(register_tiles(unit), unit, copied, count=n_tiles)
     unstaged = whole_tiles(contraction, unit, count=n_tiles)
     peeled = peeled_tiles(contraction, unit)
-    even = () if unstaged or peeled else even_tiles(contraction, unit, count=n_tiles)
+    even = _even(contraction, unit, (*peeled, *unstaged), count=n_tiles)
     is_ready = _vectors_lie_ready(contraction, unit)
     found = [
         *_unstaged(contraction, (*peeled, *unstaged, *even), is_ready=is_ready),
         *_staged(contraction, best, full=not unstaged, is_ready=is_ready),
     ]
     return tuple(_plan(contraction, unit, choice) for choice in _placed(dict.fromkeys(found), padded))
+
+
+def _even(
+    contraction: Contraction, unit: VectorUnit, others: Sequence[RegisterTile], *, count: int
+) -> tuple[RegisterTile, ...]:
+    """Tiles of padded columns, the best alone beside others whose columns are whole."""
+    found = even_tiles(contraction, unit, count=1 if others else count)
+    results = results_in_place(contraction)
+    best, other = (max((hope(tile, unit, results) for tile in tiles), default=0.0) for tiles in (found, others))
+    rows, _, depth = contraction.extents
+    is_alone = not others
+    return found if is_alone or (min(rows, depth) >= _LARGE and best > _FULLER * other) else ()
 
 
 def _plan(contraction: Contraction, unit: VectorUnit, choice: _Placement, *, ends: bool = False) -> Plan:
@@ -230,7 +251,8 @@ def ready_plans(
 
 def promise(contraction: Contraction, unit: VectorUnit, lanes: int, plan: Plan) -> float:
     """The share of the unit's peak that a plan may hope for, in vectors of so many lanes."""
-    return hope(plan.tile, part_of(unit, lanes), results_in_place(contraction)) * speed_of(lanes, unit)
+    hoped = hope_of_ended if plan.peels else hope
+    return hoped(plan.tile, part_of(unit, lanes), results_in_place(contraction)) * speed_of(lanes, unit)
 
 
 def is_worth_ending(contraction: Contraction, unit: VectorUnit, ended: float, others: float) -> bool:
@@ -246,7 +268,8 @@ def is_worth_ending(contraction: Contraction, unit: VectorUnit, ended: float, ot
         for tile in register_tiles(part)
     )
     least = _LEAST if contraction.writes_rows else _LEAST_TURNED
-    return ended > max(_MORE * others, least * most)
+    is_good = contraction.writes_rows and depth >= _LONG and depth * columns <= _NEAR
+    return ended > max((_LITTLE_MORE if is_good else _MORE) * others, least * most)
 
 
 def _parts_of(unit: VectorUnit) -> Iterator[VectorUnit]:

@@ -207,6 +207,21 @@ def best_tiles(
 
 def hope(tile: RegisterTile, unit: VectorUnit, results: Results) -> float:
     """The share of peak that loads and latencies leave, times the share of work that is no padding."""
+    high, wide = tile.padded((results.rows, results.columns))
+    return _share(tile, unit, results) * (results.rows * results.columns) / (high * wide)
+
+
+def hope_of_ended(tile: RegisterTile, unit: VectorUnit, results: Results) -> float:
+    """Where the last tile has fewer rows in place of padding: it takes its own time, which hope rounds up."""
+    whole, left = divmod(results.rows, tile.rows)
+    rows = [tile.rows] * whole + [left] * bool(left)
+    steps = sum(high / _share(RegisterTile(rows=high, columns=tile.columns), unit, results) for high in rows)
+    _, wide = tile.padded((results.rows, results.columns))
+    return results.rows / steps * results.columns / wide
+
+
+def _share(tile: RegisterTile, unit: VectorUnit, results: Results) -> float:
+    """Of the peak."""
     vectors = tile.columns // unit.lanes
     fmas = tile.rows * vectors
     is_crowded = results.roomy_rows is not None and tile.rows > results.roomy_rows
@@ -221,9 +236,7 @@ def hope(tile: RegisterTile, unit: VectorUnit, results: Results) -> float:
     cycles += _SPLIT_OVERHEAD_CYCLES if is_split else _OVERHEAD_CYCLES
     if is_split and results.depth is not None and (vectors > 1 or tile.rows > _WAITING_ROWS):
         cycles += fmas * _CYCLES_PER_RESULT / results.depth
-    share = fmas / unit.fmas_per_cycle / cycles * (_WIDE if vectors > tile.rows else 1.0)
-    high, wide = tile.padded((results.rows, results.columns))
-    return share * (results.rows * results.columns) / (high * wide)
+    return fmas / unit.fmas_per_cycle / cycles * (_WIDE if vectors > tile.rows else 1.0)
 
 
 def largest_divisor(number: int, *, at_most: int) -> int:
