@@ -143,12 +143,15 @@ def _even(
     contraction: Contraction, unit: VectorUnit, others: Sequence[RegisterTile], *, count: int
 ) -> tuple[RegisterTile, ...]:
     """Tiles of padded columns, the best alone beside others whose columns are whole."""
-    found = even_tiles(contraction, unit, count=1 if others else count)
-    results = results_in_place(contraction)
-    best, other = (max((hope(tile, unit, results) for tile in tiles), default=0.0) for tiles in (found, others))
     rows, _, depth = contraction.extents
-    is_alone = not others
-    return found if is_alone or (min(rows, depth) >= _LARGE and best > _FULLER * other) else ()
+    found = even_tiles(contraction, unit, count=1 if others else count)
+    if not others:
+        return found
+    results = results_in_place(contraction)
+    best, other = (
+        max((hope(tile, unit, results) for tile in tiles), default=0.0) for tiles in (found, others)
+    )
+    return found if min(rows, depth) >= _LARGE and best > _FULLER * other else ()
 
 
 def _plan(contraction: Contraction, unit: VectorUnit, choice: _Placement, *, ends: bool = False) -> Plan:
