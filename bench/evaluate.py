@@ -10,7 +10,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,8 +89,9 @@ def timed(
     care: Care,
     *,
     build_limit_secs: float = LIMIT_SECS,
+    beside: Callable[[], None] = lambda: None,
 ) -> dict[str, Timed]:
-    """Times of each named trace (None: the untuned module).
+    """Times of each named trace (None: the untuned module); `beside()` is called around each process.
 
     Raises BenchError where one does not build within `build_limit_secs`: which, and why.
     """
@@ -109,7 +110,11 @@ def timed(
     }
     # Before TVM's thread pool starts: left alone it takes half of the host's cores.
     threads = {"TVM_NUM_THREADS": str(target["num-cores"])}
-    told = [ask("bench.evaluate", order, env=threads) for _ in range(care.processes)]
+    told = []
+    beside()
+    for _ in range(care.processes):
+        told.append(ask("bench.evaluate", order, env=threads))
+        beside()
     answers = [each["kernels"] for each in told]
     return {
         name: Timed(

@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench import evaluate, machine, vendors
@@ -28,10 +29,8 @@ def compared(
         else of_space(farm, workload, space=space, seed=seed, marks=marks)
         for space in (spaces if seed % 2 == 0 else spaces[::-1])
     }
-    before = _of_libraries(workload, farm.target)
-    times = _judged(workload, found, farm.target)
-    after = _of_libraries(workload, farm.target)
-    libraries = {name: _middle(before[name], after[name]) for name in vendors.LIBRARIES}
+    libraries = _Libraries(workload, farm.target)
+    times = _judged(workload, found, farm.target, beside=libraries.ask)
     return [
         Row(
             workload=workload.name,
@@ -43,7 +42,7 @@ def compared(
             machine=str(machine.this_machine()),
             commit=machine.commit(),
             runs={space: _run(found[space][trials], times[space, trials]) for space in spaces},
-            libraries=libraries,
+            libraries=libraries.secs,
             peak_gflops=times[spaces[0], trials].peak_gflops,
             copy_gb_per_sec=times[spaces[0], trials].copy_gb_per_sec,
             quiet_peak_gflops=times[spaces[0], trials].quiet_peak_gflops,
@@ -69,7 +68,11 @@ def _run(found: Found, timed: Timed) -> SpaceRun:
 
 
 def _judged(
-    workload: Workload, searches: Mapping[str, Mapping[int, Found]], target: Mapping[str, Any]
+    workload: Workload,
+    searches: Mapping[str, Mapping[int, Found]],
+    target: Mapping[str, Any],
+    *,
+    beside: Callable[[], None],
 ) -> dict[tuple[str, int], Timed]:
     """By space and trials, the times of the one that is chosen. A trace is timed once."""
     wanted = {
@@ -81,13 +84,25 @@ def _judged(
     first = evaluate.timed(workload.module, traces, target, _CHOICE)
     chosen = {key: min(each, key=lambda name: first[name].secs) for key, each in wanted.items()}
     finals = {name: traces[name] for name in chosen.values()}
-    times = evaluate.timed(workload.module, finals, target, _CARE)
+    times = evaluate.timed(workload.module, finals, target, _CARE, beside=beside)
     return {key: times[name] for key, name in chosen.items()}
 
 
-def _of_libraries(workload: Workload, target: Mapping[str, Any]) -> dict[str, float | None]:
-    return {name: vendors.secs(name, workload.name, workload.module, target) for name in vendors.LIBRARIES}
+class _Libraries:
+    """What they take at several moments: a shared machine's speed changes by half within a minute."""
 
+    def __init__(self, workload: Workload, target: Mapping[str, Any]) -> None:
+        self._workload, self._target = workload, target
+        self._found: dict[str, list[float | None]] = {name: [] for name in vendors.LIBRARIES}
 
-def _middle(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else (first + second) / 2
+    def ask(self) -> None:
+        for name, found in self._found.items():
+            found.append(vendors.secs(name, self._workload.name, self._workload.module, self._target))
+
+    @property
+    def secs(self) -> dict[str, float | None]:
+        """By library, the median; None where it has no such function."""
+        return {
+            name: None if None in found else statistics.median(each for each in found if each is not None)
+            for name, found in self._found.items()
+        }
