@@ -46,6 +46,14 @@ def test_many_columns_are_shared_out_themselves():
     assert in_registers.pieces == 1
 
 
+@pytest.mark.parametrize("columns", [86, 1001, 1021], ids=["two of a prime", "odd vectors", "a prime"])
+def test_columns_that_no_vectors_fill_end_with_a_lesser_one(llvm, columns):
+    mod = sums((520, columns), 0)
+    (way,) = ways(mod)
+    assert (way.lanes, way.ends, way.streams) == (8, True, True)
+    assert_every_way(mod, llvm, seed=columns)
+
+
 def test_neighbours_that_are_summed_make_partial_results():
     (way,) = ways(sums((4, 24, 28, 28), (0, 2, 3)))
     assert not way.has_columns
@@ -99,7 +107,7 @@ def test_rows_too_few_for_the_cores_are_summed_in_pieces_too():
     assert reduced(*summing_block(sums((CORES, 1 << 16), 1)), target)
 
 
-SIZES = (1, 2, 3, 4, 5, 7, 8, 14, 16, 24, 28, 49, 64, 100)
+SIZES = (1, 2, 3, 4, 5, 7, 8, 14, 16, 24, 28, 43, 49, 64, 86, 100)
 
 
 @given(data=st.data())

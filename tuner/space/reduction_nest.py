@@ -8,6 +8,7 @@ from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.reductions import Reduction
 from tuner.space.registers import begin, fused
 from tuner.space.staging import below, summing
+from tuner.space.tiling import PEELED
 from tuner.space.vectors import largest_divisor
 
 #: Narrower vectors than this are left to LLVM.
@@ -56,6 +57,9 @@ def _write_columns(
     schedule: Any, block: Any, way: Reduction, *, outer: list[Any], steps: list[Any], columns: Any
 ) -> None:
     columns, lanes = schedule.split(columns, [None, way.lanes])
+    if way.ends:
+        for loop in (columns, lanes):
+            schedule.annotate(loop, PEELED, 1)
     if way.streams:
         extent = int(schedule.get(steps[-1]).extent)
         steps[-1], inner = schedule.split(steps[-1], [None, largest_divisor(extent, at_most=_STEPS)])
