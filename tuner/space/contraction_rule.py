@@ -110,9 +110,10 @@ def _by_lines(
 
 def _beside(ended: _Plans, found: _Plans) -> _Plans:
     """Of those with whole tiles in place the best alone, where lesser last ones promise more."""
-    in_place = [plan.tile for _, plan in found if plan.scalars is Staging.NONE]
-    dropped = in_place if ended else []
-    return [(lanes, plan) for lanes, plan in found if plan.tile in in_place[:1] or plan.tile not in dropped]
+    if not ended:
+        return found
+    _, *others = dict.fromkeys(plan.tile for _, plan in found if plan.scalars is Staging.NONE) or (None,)
+    return [(lanes, plan) for lanes, plan in found if plan.tile not in others]
 
 
 def _sliding(contraction: Contraction, unit: VectorUnit, padded: Padded) -> tuple[Contraction, _Plans]:

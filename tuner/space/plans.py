@@ -271,8 +271,8 @@ def is_worth_ending(contraction: Contraction, unit: VectorUnit, ended: float, ot
         for tile in register_tiles(part)
     )
     least = _LEAST if contraction.writes_rows else _LEAST_TURNED
-    is_good = contraction.writes_rows and depth >= _LONG and depth * columns <= _NEAR
-    return ended > max((_LITTLE_MORE if is_good else _MORE) * others, least * most)
+    ends_cheaply = contraction.writes_rows and depth >= _LONG and depth * columns <= _NEAR
+    return ended > max((_LITTLE_MORE if ends_cheaply else _MORE) * others, least * most)
 
 
 def _parts_of(unit: VectorUnit) -> Iterator[VectorUnit]:
