@@ -76,14 +76,14 @@ def _holding(service: Service) -> list[list[int]]:
 
 
 def test_a_paused_job_waits_and_a_resumed_one_ends(service: Service) -> None:
-    job_id = service.submit(body("mm", max_trials=20, seed=21))["id"]
+    job_id = service.submit(body("mm", max_trials=32, seed=21))["id"]
     service.wait_for(job_id, lambda job: job["trials"]["done"] >= 2)
     assert service.post(f"/v1/jobs/{job_id}:pause").is_success
     service.wait_for(job_id, lambda job: job["state"] == "paused", timeout_secs=5)
     time.sleep(3.0)
     paused = service.job(job_id)["trials"]["done"]
     time.sleep(2.0)
-    assert service.job(job_id)["trials"]["done"] == paused < 20
+    assert service.job(job_id)["trials"]["done"] == paused < 32
     assert service.post(f"/v1/jobs/{job_id}:resume").is_success
     job = service.wait_job(job_id)
-    assert (job["state"], job["trials"]["done"]) == ("succeeded", 20)
+    assert (job["state"], job["trials"]["done"]) == ("succeeded", 32)
