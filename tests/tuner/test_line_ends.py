@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tuner.contractions import assert_same_numbers, convolution, spaces
+from tests.tuner.contractions import AVX2, assert_same_numbers, convolution, spaces
 from tuner.space import contraction_rule
 from tuner.space.tiling import PEELED
 from tuner.trace import canonical_text
@@ -44,6 +44,23 @@ def test_they_give_the_numbers_of_the_untuned_program(llvm, channels, filters, g
     mod = convolution(40, channels, filters, stride=1, padding=1, dilation=1, groups=groups, relu=True)
     found = peeled(mod, llvm)
     assert_same_numbers(mod, llvm, seed=3, found=found, at_most=len(found))
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "groups", "stride"),
+    [(16, 15, 2, 1), (9, 14, 3, 2)],
+    ids=["one is missing", "strided"],
+)
+def test_lines_of_groups_whose_filters_fill_no_vectors_are_padded_in_a_copy(
+    llvm, monkeypatch, channels, filters, groups, stride
+):
+    """Groups are of both operands, lines of the image alone: no axis of the block is of both."""
+    monkeypatch.setattr(contraction_rule, "vector_unit", lambda *_: AVX2)
+    images, kernels, relu = channels * groups, filters * groups, stride == 1
+    mod = convolution(32, images, kernels, stride=stride, padding=1, dilation=1, groups=groups, relu=relu)
+    found = [each for each in peeled(mod, llvm) if "PadEinsum" in canonical_text(each.trace)]
+    assert found
+    assert_same_numbers(mod, llvm, seed=9, found=found, at_most=len(found))
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,22 @@ class Contraction:
     def n_axes(self) -> int:
         return len(self.batch) + len(self.rows) + len(self.columns) + len(self.depth)
 
+    @property
+    def batches(self) -> list[tuple[Axis, ...]]:
+        """Axes of the batch that are fused to one each; none where it has none.
+
+        Groups that both operands have, and lines of one alone, are apart: of one axis for both, the other
+        operand's index would be a division, which pad_einsum takes for no product.
+        """
+        shared = set(self.scalars.places) & set(self.vectors.places)
+        both = tuple(axis for axis in self.batch if axis.place in shared)
+        alone = tuple(axis for axis in self.batch if axis.place not in shared)
+        apart = n_steps(both) > 1 and n_steps(alone) > 1
+        return [axes for axes in ((both, alone) if apart else (self.batch,)) if axes]
+
     def groups(self, *sides: tuple[Axis, ...]) -> list[tuple[Axis, ...]]:
-        """Axes that are fused to one each: the batch's, where there are any, then these."""
-        return [axes for axes in (self.batch, *sides) if axes]
+        """Axes that are fused to one each: the batch's, then these."""
+        return [axes for axes in (*self.batches, *sides) if axes]
 
     @property
     def wraps(self) -> tuple[bool, bool]:

@@ -42,7 +42,7 @@ def normal_form(schedule: Any, block: Any, contraction: Contraction, plan: Plan)
 
 
 def fuse_sides(schedule: Any, block: Any, contraction: Contraction) -> None:
-    """The block's axes are single ones from now on: the batch's, where there is one, rows, columns, depth."""
+    """The block's axes are single ones from now on: the batch's, where it has any, rows, columns, depth."""
     _fuse(schedule, block, contraction, contraction.rows)
 
 
@@ -148,7 +148,7 @@ class _Forming:
     def _padded(self, scalars: Any, vectors: Any) -> tuple[Any, Any]:
         """Whole register tiles; a copy that pads takes the place of one that does not."""
         schedule = self._schedule
-        schedule.pad_einsum(self._block, [*(1 for _ in self._contraction.batch[:1]), *self._multiples, 1])
+        schedule.pad_einsum(self._block, [*(1 for _ in self._contraction.batches), *self._multiples, 1])
         found = []
         for copy, operand in ((scalars, self._contraction.scalars), (vectors, self._contraction.vectors)):
             buffer = schedule.get(self._block).reads[operand.read].source
@@ -188,7 +188,7 @@ class _Forming:
         lanes = self._plan.tile.rows if of_rows else self._plan.tile.columns
         in_panels = not (of_rows and along_depth)
         if in_panels:
-            panels(self._schedule, self._block, operand.read, size=lanes, batched=bool(contraction.batch))
+            panels(self._schedule, self._block, operand.read, size=lanes)
         return Stage(
             block=copy,
             lanes=lanes,

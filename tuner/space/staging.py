@@ -34,9 +34,9 @@ class Stage:
     depth: int
 
 
-def panels(schedule: Any, block: Any, place: int, *, size: int, batched: bool) -> None:
+def panels(schedule: Any, block: Any, place: int, *, size: int) -> None:
     """Lays a copy [batch, n, depth] out as [batch, n // size, depth, n % size]."""
-    n = 1 if batched else 0
+    n = len(schedule.get(block).reads[place].source.shape) - 2
     split = index_map(
         range(n + 2), lambda v: [*(v[at] for at in range(n)), v[n] // size, v[n + 1], v[n] % size]
     )
