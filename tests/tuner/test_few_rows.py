@@ -10,11 +10,19 @@ from tests.tuner.contractions import AVX2, assert_same_numbers, inputs, matmul, 
 from tuner.space.contraction import Contraction
 from tuner.space.dots import dots_of
 from tuner.space.streams import streams_of, write_stream
+from tuner.space.tiling import PEELED
 from tuner.trace import canonical_text
 from tuner.tvm_light import load_tvm
 from workers.program import replay
 
 tvm = load_tvm()
+
+
+def _contraction(mod):
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    contraction = Contraction.of(schedule.get(schedule.get_sblock("C")))
+    assert contraction is not None
+    return schedule, contraction
 
 
 @pytest.mark.parametrize(("rows", "columns", "n_forms"), [(1, 50, 2), (6, 33, 1), (17, 33, 0)])
@@ -44,10 +52,8 @@ def test_tiles_of_rows_of_dot_products_stand_outside_of_the_columns_or_inside(ll
 @pytest.mark.parametrize(("rows", "columns", "n_forms"), [(1, 96, 2), (4, 40, 2), (5, 64, 0), (2, 34, 2)])
 def test_few_rows_against_an_operand_along_the_columns_are_streams_too(llvm, rows, columns, n_forms):
     mod = matmul(rows, columns, 48, epilogue=rows == 4)
-    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
-    contraction = Contraction.of(schedule.get(schedule.get_sblock("C")))
-    assert contraction is not None
-    streams = streams_of(contraction, AVX2)
+    schedule, contraction = _contraction(mod)
+    streams = streams_of(contraction, AVX2, cores=2)
     assert len(streams) == n_forms
     for stream in streams:
         candidate = schedule.copy()
@@ -61,15 +67,65 @@ def test_few_rows_against_an_operand_along_the_columns_are_streams_too(llvm, row
 def test_columns_that_fill_no_vectors_are_lines_of_a_few_more_rows(llvm, rows, together):
     """With bias and activation behind them; eleven rows would read the other operand eleven times."""
     mod = matmul(rows, 101, 48, epilogue=rows > 1)
-    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
-    contraction = Contraction.of(schedule.get(schedule.get_sblock("C")))
-    assert contraction is not None
-    streams = streams_of(contraction, AVX2)
+    schedule, contraction = _contraction(mod)
+    streams = streams_of(contraction, AVX2, cores=2)
     assert {(stream.rows, stream.lanes) for stream in streams} == ({(together, None)} if together else set())
     for stream in streams:
         candidate = schedule.copy()
         write_stream(candidate, candidate.get_sblock("C"), contraction, stream)
         assert_same_numbers(mod, llvm, seed=rows, found=[candidate])
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "cores", "lines"),
+    [
+        (1, 509, 37, 2, {248, 120}),
+        (3, 143, 40, 2, {64}),
+        (1, 8191, 16, 1, {4088, 2040}),
+        (1, 1009, 16, 1, {None}),
+        (2, 1018, 16, 2, {None}),
+        (8, 509, 16, 2, {None}),
+        (1, 101, 16, 2, {None}),
+    ],
+    ids=["prime", "odd", "long", "one core", "divides", "groups of rows", "short"],
+)
+def test_columns_with_no_good_divisor_are_even_lines_and_a_lesser_one(
+    llvm, rows, columns, depth, cores, lines
+):
+    """The depth as well: 37 steps are four times eight and five, or twice sixteen and five."""
+    mod = matmul(rows, columns, depth, epilogue=rows == 3)
+    schedule, contraction = _contraction(mod)
+    streams = streams_of(contraction, AVX2, cores=cores)
+    assert {stream.line for stream in streams} == lines
+    for stream in streams if None not in lines else ():
+        candidate = schedule.copy()
+        write_stream(candidate, candidate.get_sblock("C"), contraction, stream)
+        assert canonical_text(candidate.trace).count(PEELED) == 1 + (depth % stream.steps > 0)
+        assert_same_numbers(mod, llvm, seed=rows, found=[candidate])
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "epilogue"),
+    [(1, 101, 64, True), (2, 67, 45, False), (4, 30, 33, True), (3, 53, 131, True)],
+    ids=["columns", "both", "depth", "three rows"],
+)
+def test_dot_products_end_with_fewer_columns_and_lesser_vectors(llvm, rows, columns, depth, epilogue):
+    mod = matmul(rows, columns, depth, transposed=True, epilogue=epilogue)
+    found = [each for each in spaces(mod, llvm) if "RFactor" in canonical_text(each.trace)]
+    assert found
+    assert all(PEELED in canonical_text(each.trace) for each in found)
+    assert_same_numbers(mod, llvm, seed=columns, found=found, at_most=len(found))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_an_operand_that_is_read_once_is_not_copied(llvm, transposed):
+    """Whatever of its sizes fills no vectors: what is ours are streams or dot products."""
+    mod = matmul(1, 509, 101, transposed=transposed)
+    _, contraction = _contraction(mod)
+    found = spaces(mod, llvm)
+    assert found
+    assert all("ReIndex" not in canonical_text(each.trace) for each in found)
+    assert contraction.extents == (1, 509, 101)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

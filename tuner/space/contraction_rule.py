@@ -37,6 +37,8 @@ from tuner.trace import TVM_ERRORS
 #: Parts of a vector that a group's columns fill: up to the first stock's tiles are better, from the second on
 #: copies of operands pay.
 _THIN, _HALF = 0.25, 0.5
+#: Of dot products. Eight rows of 2000 x 2048 took 738 µs so, 1268 by tiles that copy, five 693 and 1063.
+_FEW_ROWS = 4
 
 #: With the lanes of their vectors.
 _Plans = list[tuple[int, Plan]]
@@ -73,6 +75,8 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
     found = _plans(contraction, straight, padded=padded)
     if filled < _HALF:
         found = [(lanes, plan) for lanes, plan in found if plan.scalars is plan.vectors is Staging.NONE]
+    if _is_read_once(contraction, straight, cores):
+        found = [(lanes, plan) for lanes, plan in found if plan.vectors is Staging.NONE]
     lines, ended = _by_lines(contraction, straight, found, padded)
     forms = _tiles(contraction, _beside(ended, found), cores=cores)
     forms += _tiles(lines, ended, cores=cores)
@@ -86,7 +90,7 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
         found = _plans(turned, unit, n_tiles=n_tiles, padded=padded)
         forms += _tiles(turned, found, cores=cores)
         forms += _tiles(*_by_lines(turned, unit, found, padded), cores=cores)
-    return written(normal, name, forms + _without_tiles(contraction, unit))
+    return written(normal, name, forms + _without_tiles(contraction, unit, cores))
 
 
 def _by_lines(
@@ -148,7 +152,7 @@ def _of_itself(normal: Any, name: str, contraction: Contraction, target: Any) ->
     """Schedules of an operand's product with itself; none of its copies for one side alone can be written."""
     unit = vector_unit(target, contraction.dtype)
     cores = int(target.attrs.get("num-cores", 1))
-    found = written(normal, name, _without_tiles(contraction, unit))
+    found = written(normal, name, _without_tiles(contraction, unit, cores))
     if contraction.columns[-1].place not in contraction.vectors.contiguous:
         laid = across(normal, name, contraction)
         if laid is None:
@@ -164,7 +168,7 @@ def _of_itself(normal: Any, name: str, contraction: Contraction, target: Any) ->
     return found + written(normal, name, _tiles(contraction, in_place, cores=cores))
 
 
-def _without_tiles(contraction: Contraction, unit: VectorUnit) -> list[Any]:
+def _without_tiles(contraction: Contraction, unit: VectorUnit, cores: int) -> list[Any]:
     """Dot products, streams and lines of results, where there are any."""
     dots = [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
@@ -172,7 +176,7 @@ def _without_tiles(contraction: Contraction, unit: VectorUnit) -> list[Any]:
     ]
     streams = [
         partial(write_stream, contraction=contraction, stream=stream)
-        for stream in streams_of(contraction, unit)
+        for stream in streams_of(contraction, unit, cores=cores)
     ]
     lines = [
         partial(write_result_lines, contraction=contraction, lines=lines)
@@ -193,6 +197,17 @@ def _in_phases(schedule: Any, name: str, target: Any) -> list[Any]:
         return []
     nests = phase_nests(phased, vector_unit(target, phased.contraction.dtype))
     return written(absorbed, name, [partial(write_phases, phased=phased, nest=nest) for nest in nests])
+
+
+def _is_read_once(contraction: Contraction, unit: VectorUnit, cores: int) -> bool:
+    """Elements of its vectors are used for so few rows that a copy of them costs more than it saves.
+
+    One row of 1009 x 1009, weights along the depth: 446 µs by tiles that copy, 42 as dot products; along the
+    columns 450 and 54; two rows of 2003 x 512 315 and 47 (Zen 3, two cores).
+    """
+    if streams_of(contraction, unit, cores=cores):
+        return True
+    return contraction.extents[0] <= _FEW_ROWS and bool(dots_of(contraction, unit))
 
 
 def _filled_by_group(contraction: Contraction, unit: VectorUnit) -> float:

@@ -10,11 +10,13 @@ twice a first cache (16 x 4096 x 1024: 2030 and 1780 µs, Zen 3).
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.space.axes import n_steps
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
 from tuner.space.registers import sampled, sum_in_registers
 from tuner.space.staging import below, write_tail
+from tuner.space.tiling import PEELED
 from tuner.space.vectors import VectorUnit, largest_divisor
 
 #: With more rows a weight is used so often that a register tile of columns' vectors is faster.
@@ -23,11 +25,16 @@ _MAX_TILE_ROWS = 4
 #: Accumulators beside which a vector of each operand finds room in 16 registers, and in 32.
 _ACCUMULATORS = {16: 8, 32: 16}
 _MAX_TILES = 64
+#: Fewer accumulators wait for each other: one row of 1009 x 1024 took 68 µs column by column, 45 by eights,
+#: two rows of 2003 x 512 82 and 47 (Zen 3).
+_FEW = 4
+#: Of the depth, before a lesser one: one row of 1009 x 1009 took 446 µs as tiles, 42 so.
+_LEAST_VECTORS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dots:
-    """rows x columns dot products at a time."""
+    """rows x columns dot products at a time; of the last columns fewer, where they do not divide them."""
 
     rows: int
     columns: int
@@ -40,12 +47,17 @@ def dots_of(contraction: Contraction, unit: VectorUnit) -> tuple[Dots, ...]:
     along = all(operand.contiguous == (last.place,) for operand in (contraction.scalars, contraction.vectors))
     # Of a tile of columns of several axes what follows would take too much (see tuner.space.normal_form).
     _, wraps = contraction.wraps
-    if not along or wraps or rows > _MAX_ROWS or last.extent % unit.lanes:
+    is_whole = last.extent % unit.lanes == 0
+    is_long = n_steps(contraction.depth) == last.extent >= _LEAST_VECTORS * unit.lanes
+    if not along or wraps or rows > _MAX_ROWS or not (is_whole or is_long):
         return ()
     high = largest_divisor(rows, at_most=_MAX_TILE_ROWS)
     wide = _ACCUMULATORS[unit.registers] // high
-    widths = dict.fromkeys(largest_divisor(columns, at_most=width) for width in (wide, max(1, wide // 2)))
-    return tuple(Dots(rows=high, columns=width) for width in widths)
+    widths = [largest_divisor(columns, at_most=width) for width in (wide, max(1, wide // 2))]
+    # Of a loop over batches as well TVM would not know which core has the lesser tile.
+    if widths[0] * high < _FEW and n_steps(contraction.batch) == 1:
+        widths = [min(wide, columns)]
+    return tuple(Dots(rows=high, columns=width) for width in dict.fromkeys(widths))
 
 
 def write_dots(schedule: Any, block: Any, contraction: Contraction, dots: Dots, *, lanes: int) -> None:
@@ -59,6 +71,12 @@ def write_dots(schedule: Any, block: Any, contraction: Contraction, dots: Dots, 
         schedule.reverse_compute_at(epilogue.block, sums.cores, preserve_unit_loops=True)
         write_tail(schedule, epilogue.block, after=sums.cores, lanes=lanes, columns=dots.columns)
         schedule.annotate(epilogue.block, TILED, STRUCTURE)
+    _, columns, depth = contraction.extents
+    ended = [sums.cores] if columns % dots.columns else []
+    if depth % lanes:
+        ended += [sums.steps, sums.tile[-1]]  # of the steps alone TVM takes the last vector apart by lanes
+    for loop in ended:
+        schedule.annotate(loop, PEELED, 1)
     sum_in_registers(schedule, sums.block, sums.tile, start=sums.steps)
     _across(schedule, block, sums.cores, dots)
     for each in (sums.block, block):
