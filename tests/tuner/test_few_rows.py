@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from checks.trace import check_trace
-from tests.tuner.contractions import AVX2, assert_same_numbers, inputs, matmul, outputs, spaces
+from tests.tuner.contractions import AVX2, assert_same_numbers, computed, inputs, matmul, outputs, spaces
 from tuner.space.contraction import Contraction
 from tuner.space.dots import dots_of
 from tuner.space.streams import streams_of, write_stream
@@ -115,6 +115,20 @@ def test_dot_products_end_with_fewer_columns_and_lesser_vectors(llvm, rows, colu
     assert found
     assert all(PEELED in canonical_text(each.trace) for each in found)
     assert_same_numbers(mod, llvm, seed=columns, found=found, at_most=len(found))
+
+
+@pytest.mark.parametrize(("heads", "keys", "depth"), [(4, 61, 64), (3, 53, 45)])
+def test_so_do_those_of_several_heads(llvm, heads, keys, depth):
+    """Scores of one query each: the loop over the cores goes through heads alone."""
+    mod = computed(
+        lambda topi, queries, keys: topi.nn.batch_matmul(queries, keys),
+        (heads, 1, depth),
+        (heads, keys, depth),
+    )
+    found = [each for each in spaces(mod, llvm) if "RFactor" in canonical_text(each.trace)]
+    assert found
+    assert all(PEELED in canonical_text(each.trace) for each in found)
+    assert_same_numbers(mod, llvm, seed=keys, found=found, at_most=len(found))
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -14,7 +14,7 @@ from tuner.space.axes import n_steps
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
-from tuner.space.registers import sampled, sum_in_registers
+from tuner.space.registers import fused, sampled, sum_in_registers
 from tuner.space.staging import below, write_tail
 from tuner.space.tiling import PEELED
 from tuner.space.vectors import VectorUnit, largest_divisor
@@ -54,8 +54,7 @@ def dots_of(contraction: Contraction, unit: VectorUnit) -> tuple[Dots, ...]:
     high = largest_divisor(rows, at_most=_MAX_TILE_ROWS)
     wide = _ACCUMULATORS[unit.registers] // high
     widths = [largest_divisor(columns, at_most=width) for width in (wide, max(1, wide // 2))]
-    # Of a loop over batches as well TVM would not know which core has the lesser tile.
-    if widths[0] * high < _FEW and n_steps(contraction.batch) == 1:
+    if widths[0] * high < _FEW:
         widths = [min(wide, columns)]
     return tuple(Dots(rows=high, columns=width) for width in dict.fromkeys(widths))
 
@@ -64,19 +63,17 @@ def write_dots(schedule: Any, block: Any, contraction: Contraction, dots: Dots, 
     """Raises what TVM raises where it cannot."""
     epilogue = epilogue_of(schedule, block, contraction)
     fuse_sides(schedule, block, contraction)
-    sums = _partial_sums(schedule, block, dots, lanes=lanes)
+    ends = contraction.extents[1] % dots.columns > 0
+    sums = _partial_sums(schedule, block, dots, lanes=lanes, ends=ends)
     schedule.reverse_compute_at(block, sums.cores, preserve_unit_loops=True)
     if epilogue is not None:
         fuse_sides_of_epilogue(schedule, epilogue, contraction)
         schedule.reverse_compute_at(epilogue.block, sums.cores, preserve_unit_loops=True)
         write_tail(schedule, epilogue.block, after=sums.cores, lanes=lanes, columns=dots.columns)
         schedule.annotate(epilogue.block, TILED, STRUCTURE)
-    _, columns, depth = contraction.extents
-    ended = [sums.cores] if columns % dots.columns else []
-    if depth % lanes:
-        ended += [sums.steps, sums.tile[-1]]  # of the steps alone TVM takes the last vector apart by lanes
-    for loop in ended:
-        schedule.annotate(loop, PEELED, 1)
+    if contraction.extents[2] % lanes:
+        for loop in (sums.steps, sums.tile[-1]):  # of the steps alone TVM takes the last vector apart
+            schedule.annotate(loop, PEELED, 1)
     sum_in_registers(schedule, sums.block, sums.tile, start=sums.steps)
     _across(schedule, block, sums.cores, dots)
     for each in (sums.block, block):
@@ -93,7 +90,7 @@ class _Sums:
     tile: tuple[Any, ...]
 
 
-def _partial_sums(schedule: Any, block: Any, dots: Dots, *, lanes: int) -> _Sums:
+def _partial_sums(schedule: Any, block: Any, dots: Dots, *, lanes: int, ends: bool) -> _Sums:
     *_, depth = schedule.get_loops(block)
     _, within = schedule.split(depth, [None, lanes])
     partial = schedule.rfactor(within, factor_axis=-1)
@@ -105,8 +102,11 @@ def _partial_sums(schedule: Any, block: Any, dots: Dots, *, lanes: int) -> _Sums
     *outer_rows, rows = sampled(schedule, rows, n=2, max_innermost=_MAX_TILES) if is_high else [rows]
     tile = (tile_rows, tile_columns, within)
     schedule.reorder(*batch, outer, *outer_rows, columns, rows, steps, *tile)
-    cores = schedule.fuse(*batch, outer) if batch else outer
+    # Of one loop over batches and columns TVM would not know where the lesser tile is.
+    cores = fused(schedule, batch if ends and batch else [*batch, outer])
     schedule.parallel(cores)
+    if ends:
+        schedule.annotate(outer if batch else cores, PEELED, 1)
     return _Sums(block=partial, cores=cores, steps=steps, tile=tile)
 
 
