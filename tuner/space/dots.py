@@ -26,7 +26,8 @@ _MAX_TILE_ROWS = 4
 _ACCUMULATORS = {16: 8, 32: 16}
 _MAX_TILES = 64
 #: Fewer accumulators wait for each other: one row of 1009 x 1024 took 68 µs column by column, 45 by eights,
-#: two rows of 2003 x 512 82 and 47 (Zen 3).
+#: two rows of 2003 x 512 82 and 47; of a short depth the CPU begins the next sums meanwhile: twelve heads, one
+#: row of 509 x 64 each, 26 and 34 (Zen 3).
 _FEW = 4
 #: Of the depth, before a lesser one: one row of 1009 x 1009 took 446 µs as tiles, 42 so.
 _LEAST_VECTORS = 4
@@ -55,7 +56,7 @@ def dots_of(contraction: Contraction, unit: VectorUnit) -> tuple[Dots, ...]:
     wide = _ACCUMULATORS[unit.registers] // high
     widths = [largest_divisor(columns, at_most=width) for width in (wide, max(1, wide // 2))]
     if widths[0] * high < _FEW:
-        widths = [min(wide, columns)]
+        widths = [min(wide, columns), widths[0]]
     return tuple(Dots(rows=high, columns=width) for width in dict.fromkeys(widths))
 
 
