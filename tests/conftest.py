@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from sqlalchemy import Engine, make_url, text
 
 import db.caller_tables
@@ -17,6 +18,14 @@ from tests.servers import run_postgres, run_valkey
 
 _ON_THE_DEVICE = frozenset({"system", "workers"})
 _DEVICE = "device"
+
+# Tracebacks as rich draws them take ten times as long, and nobody reads those of a test that passes.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 # TVM's thread pool binds the thread that starts it to one core, and every process that the tests start later
 # would inherit that: a worker would find a device of one core.

@@ -87,7 +87,14 @@ def _load(name: str) -> ModuleType:
         s_tir.tensor_intrin = stub  # type: ignore[attr-defined]  # import binds a submodule to its parent so
     with _frames_without_source():
         import_module(f"{_PACKAGE}.{name}")
+    _remember_types()
     return tvm
+
+
+def _remember_types() -> None:
+    """Each schedule primitive takes its hints apart for each argument: a quarter of a design space's time."""
+    checker = import_module("tvm.s_tir.schedule._type_checker")
+    checker._dispatcher = cache(checker._dispatcher)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _imported() -> Any:

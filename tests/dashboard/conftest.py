@@ -96,7 +96,7 @@ class Browsers:
         self._clients: list[httpx.Client] = []
 
     def __call__(self, name: str | None = "alice", *, read_only: bool = False) -> "Browser":
-        client = httpx.Client(base_url=self.url, timeout=30)
+        client = httpx.Client(base_url=self.url, timeout=30, verify=False)
         self._clients.append(client)
         if name is not None:
             response = client.post("/session", json={"link": self.link(name, read_only=read_only)})

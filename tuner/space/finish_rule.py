@@ -44,10 +44,11 @@ def finish_rule(stock: Any) -> Any:
             self.others._initialize_with_tune_context(context)  # noqa: SLF001 - TVM calls it so
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
+            if sch.get(block).name_hint != "root":  # stock's leaves it alone as well
+                return [sch]
             if self.is_stocks and not is_ours(sch):
                 return list(self.others.apply(sch, block))
-            if sch.get(block).name_hint == "root":
-                _finish(sch, block, self.target)
+            _finish(sch, block, self.target)
             return [sch]
 
         def clone(self) -> Any:

@@ -141,4 +141,5 @@ def summing(schedule: Any, block: Any) -> list[bool]:
         if int(axis.iter_type) == _REDUCTION
         for variable in undefined_vars(value, [])
     ]
-    return [any(schedule.get(loop).loop_var.same_as(variable) for variable in bound) for loop in loops]
+    around = [schedule.get(loop).loop_var for loop in loops]
+    return [any(own.same_as(variable) for variable in bound) for own in around]
