@@ -143,6 +143,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     boot = json.loads(control.recv(MAX_REQUEST_BYTES))
     sys.path[:] = boot["sys_path"]
+    gc.disable()  # nothing that imports make is garbage: looking for it takes a sixth of their time
     try:
         for name in boot["preload"]:
             importlib.import_module(name)
@@ -156,6 +157,7 @@ def main(arguments: list[str]) -> int:
         return 1
     gc.collect()
     gc.freeze()
+    gc.enable()
     control.send(json.dumps({"ready": os.getpid()}).encode())
     Server(control).run()
     return 0

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings
 
 from services import logs
 from services.api.settings import DEFAULT_PORT
+from services.server.importing import importing
 
 _S = TypeVar("_S", bound=BaseSettings)
 _MAX_DAYS = 36_500
@@ -131,8 +132,9 @@ def _add_owner(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    from services.server import embedded, settings, supervisor
-    from services.server.home import EmbeddedError, Home
+    with importing():
+        from services.server import embedded, settings, supervisor
+        from services.server.home import EmbeddedError, Home
 
     read = _read(settings.ServerSettings)
     home = Home(path=(arguments.data_dir or read.embedded_dir()).resolve())
@@ -147,10 +149,11 @@ def _up(arguments: argparse.Namespace) -> int:
 
 def _api(_arguments: argparse.Namespace) -> int:
     logs.configure()
-    import uvicorn
+    with importing():
+        import uvicorn
 
-    from services.api.app import create_app
-    from services.api.settings import ApiSettings
+        from services.api.app import create_app
+        from services.api.settings import ApiSettings
 
     settings = _read(ApiSettings)
     uvicorn.run(
@@ -168,9 +171,10 @@ def _api(_arguments: argparse.Namespace) -> int:
 
 def _tuner(_arguments: argparse.Namespace) -> int:
     logs.configure()
-    from sandbox.errors import SandboxError
-    from services.tuning.main import run
-    from services.tuning.settings import TunerSettings
+    with importing():
+        from sandbox.errors import SandboxError
+        from services.tuning.main import run
+        from services.tuning.settings import TunerSettings
 
     try:
         run(_read(TunerSettings))
@@ -182,10 +186,11 @@ def _tuner(_arguments: argparse.Namespace) -> int:
 
 def _worker(arguments: argparse.Namespace) -> int:
     logs.configure()
-    from sandbox.errors import SandboxError
-    from workers.errors import WorkerError
-    from workers.main import run
-    from workers.settings import WorkerSettings
+    with importing():
+        from sandbox.errors import SandboxError
+        from workers.errors import WorkerError
+        from workers.main import run
+        from workers.settings import WorkerSettings
 
     given = {"url": arguments.join, "token": arguments.token, "worker_role": arguments.role}
     try:
