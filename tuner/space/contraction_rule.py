@@ -16,6 +16,7 @@ from tuner.space.offering import is_untouched, written
 from tuner.space.padding import padding_of
 from tuner.space.phase_nest import phase_nests, write_phases
 from tuner.space.phases import absorb_dilation, phased_of
+from tuner.space.planes import in_planes, write_in_planes
 from tuner.space.plans import (
     Padded,
     Plan,
@@ -69,11 +70,12 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
     straight = fitting_unit(unit, contraction.extents[1])
     cores = int(target.attrs.get("num-cores", 1))
     padded = _padded(normal, name, contraction)
+    planes = _in_planes(normal, name, contraction, unit, cores)
     filled = _filled_by_group(contraction, unit)
     if filled <= _THIN:
-        return []
+        return planes + written(normal, name, _tiles(*_sliding(contraction, straight, padded), cores=cores))
     found = _plans(contraction, straight, padded=padded)
-    if filled < _HALF:
+    if planes or filled < _HALF:
         found = [(lanes, plan) for lanes, plan in found if plan.scalars is plan.vectors is Staging.NONE]
     if _is_read_once(contraction, straight, cores):
         found = [(lanes, plan) for lanes, plan in found if plan.vectors is Staging.NONE]
@@ -83,14 +85,34 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
     forms += _tiles(*_sliding(contraction, straight, padded), cores=cores)
     forms += _tiles(*_ending(contraction, unit, padded, cores), cores=cores)
     node = normal.get(normal.get_sblock(name))
-    turned = Contraction.turned(node) if filled >= _HALF else None
+    turned = Contraction.turned(node) if filled >= _HALF and not planes else None
     if turned is not None and _is_worth_turning(contraction, turned, straight, unit, found):
         n_tiles = 2 if turned.scalars.slides else 1
         padded = _padded(normal, name, turned)
         found = _plans(turned, unit, n_tiles=n_tiles, padded=padded)
         forms += _tiles(turned, found, cores=cores)
         forms += _tiles(*_by_lines(turned, unit, found, padded), cores=cores)
-    return written(normal, name, forms + _without_tiles(contraction, unit, cores))
+    return planes + written(normal, name, forms + _without_tiles(contraction, unit, cores))
+
+
+def _in_planes(normal: Any, name: str, contraction: Contraction, unit: VectorUnit, cores: int) -> list[Any]:
+    """Schedules of a window of few filters whose image is laid out in planes, where pixels lie ready so."""
+    laid = in_planes(normal, name, contraction, unit)
+    if laid is None:
+        return []
+    padded = _padded(laid.schedule, name, laid.contraction)
+    for each in (laid.contraction, laid.contraction.by_column_lines()):
+        found = [] if each is None else _plans(each, unit, n_tiles=1, padded=padded)
+        writes = [
+            partial(
+                write_in_planes, laid=laid, contraction=each, plan=plan, unit=unit, lanes=lanes, cores=cores
+            )
+            for lanes, plan in found
+            if plan.vectors is Staging.NONE
+        ]
+        if writes:
+            return written(laid.schedule, name, writes)
+    return []
 
 
 def _by_lines(
