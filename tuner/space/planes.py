@@ -33,21 +33,28 @@ class InPlanes:
 
 def in_planes(schedule: Any, name: str, contraction: Contraction, unit: VectorUnit) -> InPlanes | None:
     """With a copy of the image in planes; None where filters are enough, or channels do not lie so."""
-    image = contraction.scalars
+    rows, columns, _ = contraction.extents
+    image, filters = (contraction.scalars, columns)
+    if not image.repeats:  # of one filter pixels are the results' vectors as well
+        image, filters = contraction.vectors, rows
     channels = [axis for axis in contraction.depth if axis.place in image.contiguous]
-    if 2 * contraction.extents[1] > unit.lanes or not image.repeats or not channels:
+    if 2 * filters > unit.lanes or not image.repeats or not channels or len(channels) < len(image.contiguous):
         return None
     laid = schedule.copy()
     try:
         copy = _lay_out(laid, laid.get_sblock(name), image.read)
     except TVM_ERRORS:
         return None
-    turned = None if copy is None else Contraction.turned(laid.get(laid.get_sblock(name)))
-    if turned is None:
+    if copy is None:
+        return None
+    node = laid.get(laid.get_sblock(name))
+    found = [each for each in (Contraction.of(node), Contraction.turned(node)) if each is not None]
+    of_pixels = next((each for each in found if each.vectors.repeats and not each.scalars.repeats), None)
+    if of_pixels is None:
         return None
     # A plane stays near while the window moves over it.
-    depth = (*channels, *(axis for axis in turned.depth if axis not in channels))
-    return InPlanes(schedule=laid, contraction=replace(turned, depth=depth), copy=str(copy))
+    depth = (*channels, *(axis for axis in of_pixels.depth if axis not in channels))
+    return InPlanes(schedule=laid, contraction=replace(of_pixels, depth=depth), copy=copy)
 
 
 def write_in_planes(
