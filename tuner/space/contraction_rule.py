@@ -35,8 +35,8 @@ from tuner.space.tiling import tile
 from tuner.space.vectors import MIN_READY, VectorUnit, fitting_unit, half_unit, ready_unit, vector_unit
 from tuner.trace import TVM_ERRORS
 
-#: Parts of a vector that a group's columns fill: up to the first stock's tiles are better, from the second on
-#: copies of operands pay.
+#: Parts of a vector that a group's columns fill: up to the first stock's tiles are better than ours but for
+#: rows that share scalars, from the second on copies of operands pay.
 _THIN, _HALF = 0.25, 0.5
 #: Of dot products. Eight rows of 2000 x 2048 took 738 µs so, 1268 by tiles that copy, five 693 and 1063.
 _FEW_ROWS = 4
@@ -73,7 +73,7 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
     planes = _in_planes(normal, name, contraction, unit, cores)
     filled = _filled_by_group(contraction, unit)
     if filled <= _THIN:
-        return planes + written(normal, name, _tiles(*_sliding(contraction, straight, padded), cores=cores))
+        return planes or written(normal, name, _tiles(*_sliding(contraction, straight, padded), cores=cores))
     found = _plans(contraction, straight, padded=padded)
     if planes or filled < _HALF:
         found = [(lanes, plan) for lanes, plan in found if plan.scalars is plan.vectors is Staging.NONE]
@@ -101,13 +101,12 @@ def _in_planes(normal: Any, name: str, contraction: Contraction, unit: VectorUni
     if laid is None:
         return []
     padded = _padded(laid.schedule, name, laid.contraction)
-    for each in (laid.contraction, laid.contraction.by_column_lines()):
-        found = [] if each is None else _plans(each, unit, n_tiles=1, padded=padded)
+    for each in filter(None, (laid.contraction, laid.contraction.by_column_lines())):
         writes = [
             partial(
                 write_in_planes, laid=laid, contraction=each, plan=plan, unit=unit, lanes=lanes, cores=cores
             )
-            for lanes, plan in found
+            for lanes, plan in _plans(each, unit, n_tiles=1, padded=padded)
             if plan.vectors is Staging.NONE
         ]
         if writes:
@@ -235,9 +234,11 @@ def _is_read_once(contraction: Contraction, unit: VectorUnit, cores: int) -> boo
 def _filled_by_group(contraction: Contraction, unit: VectorUnit) -> float:
     """The part of a vector that a group of a grouped image fills with its columns; 1 of others.
 
-    Thin ones are stock's, whose vectors go across groups, or whose unrolled taps share broadcasts: of 28 x 28
-    pixels, 32 groups, 4 to 4 channels, 46 to 71 µs for 79 in vectors of four. Of 16 groups of five and six
-    channels 57 to 72 and 66, as vectors of as many 55 and 63, and far more where anything is copied (Zen 4).
+    Thin ones are stock's as well, whose vectors go across groups, or whose unrolled taps share broadcasts:
+    28 x 28 pixels, 32 groups, 4 to 4 channels, 46 to 71 µs for 79 in vectors of four. Of 16 groups of five
+    and six channels 57 to 72 and 66, as vectors of as many 55 and 63, and far more where anything is copied
+    (Zen 4). Pairs whose rows share scalars, four groups of 21 x 22, 24 to two: 54 µs for 132; of 57 x 56,
+    eight of three to two, strided, 40 for 32, but 45 for 90 in the median of random programs (Zen 3).
     """
     groups = math.prod(axis.extent for axis in contraction.batch)
     is_grouped = groups > 1 and contraction.scalars.slides
