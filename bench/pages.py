@@ -5,17 +5,12 @@ Chromium looks. Needs what `make test-browser` needs: Playwright, and Chromium o
 """
 
 import argparse
-import os
 import secrets
 import shutil
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +18,7 @@ import httpx
 
 from bench import report
 from bench.big_database import fill
+from bench.lookup_api import running_api
 from bench.machine import commit, this_machine
 from db.jobs_table import JobFilter, count_by_state, page_of_jobs
 from db.migrate import upgrade
@@ -32,7 +28,6 @@ from db.tokens import create_token
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
-_READY_SECS = 60.0
 #: Where a page draws plots: what stands there when it has.
 _DRAWN = {"task": "#curve .main-svg", "job": "#steps svg"}
 _PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
@@ -54,7 +49,7 @@ def main(arguments: argparse.Namespace) -> int:
             url = f"sqlite:///{directory}/tilefarm.db"
             paths = _paths(_filled(url, jobs_count=arguments.jobs, trials=trials))
             if not arguments.fill_only:
-                with serving(url, directory) as (address, token):
+                with serving(url) as (address, token):
                     results[trials] = _look(address, token, paths, repeats=arguments.repeats)
     if not results:
         return 0
@@ -109,36 +104,14 @@ def _paths(tasks: Sequence[Task]) -> dict[str, str]:
 
 
 @contextmanager
-def serving(url: str, directory: Path) -> Iterator[tuple[str, str]]:
-    """The API on a free port, and a token that may look at all."""
+def serving(url: str) -> Iterator[tuple[str, str]]:
+    """The API's address, and a token that may look at all."""
     engine = connect(url, pool_size=1)
     with transaction(engine) as session:
         token = create_token(session, f"bench-{secrets.token_hex(4)}", scopes=["jobs:read", "records:read"])
     engine.dispose()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    environment = {**os.environ, "TILEFARM_DATABASE_URL": url, "TILEFARM_PORT": str(port)}
-    with (directory / "api.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "services.server.cli", "api"], env=environment, stdout=log, stderr=log
-        )
-    try:
-        address = f"http://127.0.0.1:{port}"
-        _await(address)
+    with running_api(url) as address:
         yield address, token
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _await(address: str) -> None:
-    deadline = time.monotonic() + _READY_SECS
-    while time.monotonic() < deadline:
-        with suppress(httpx.TransportError):
-            if httpx.get(f"{address}/healthz").is_success:
-                return
-        time.sleep(0.1)
-    raise SystemExit("the API did not come up")
 
 
 def _look(address: str, token: str, paths: Mapping[str, str], *, repeats: int) -> dict[str, dict[str, Any]]:

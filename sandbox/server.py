@@ -11,7 +11,6 @@ after which it ends with the last of its children. Out:
 """
 
 import contextlib
-import gc
 import importlib
 import json
 import os
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sandbox.collector import resting_collector
 from sandbox.confine import adopt_orphans, die_with_parent
 from sandbox.entry import run_child
 from sandbox.limits import Limits
@@ -143,10 +143,10 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     boot = json.loads(control.recv(MAX_REQUEST_BYTES))
     sys.path[:] = boot["sys_path"]
-    gc.disable()  # nothing that imports make is garbage: looking for it takes a sixth of their time
     try:
-        for name in boot["preload"]:
-            importlib.import_module(name)
+        with resting_collector():
+            for name in boot["preload"]:
+                importlib.import_module(name)
     except Exception as error:  # noqa: BLE001 - the boundary: any failure of a preload is reported to the client
         control.send(
             json.dumps({"failed": f"import of {name}: {type(error).__name__}: {error}"[:4000]}).encode()
@@ -155,9 +155,6 @@ def main(arguments: list[str]) -> int:
     if (threads := _other_threads(wait_secs=_GRACE_SECS)) is not None:
         control.send(json.dumps({"failed": f"after its imports {_MAY_HANG.format(threads)}"}).encode())
         return 1
-    gc.collect()
-    gc.freeze()
-    gc.enable()
     control.send(json.dumps({"ready": os.getpid()}).encode())
     Server(control).run()
     return 0

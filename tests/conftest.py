@@ -19,7 +19,7 @@ from tests.servers import run_postgres, run_valkey
 _ON_THE_DEVICE = frozenset({"system", "workers"})
 _DEVICE = "device"
 
-# Tracebacks as rich draws them take ten times as long, and nobody reads those of a test that passes.
+# To draw tracebacks as rich does took a sixth of the tests of lost messages, and those that pass show none.
 structlog.configure(
     processors=[
         *structlog.get_config()["processors"][:-1],

@@ -91,6 +91,7 @@ def _load(name: str) -> ModuleType:
     return tvm
 
 
+@cache
 def _remember_types() -> None:
     """Each schedule primitive takes its hints apart for each argument: a quarter of a design space's time."""
     checker = import_module("tvm.s_tir.schedule._type_checker")

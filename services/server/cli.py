@@ -9,9 +9,9 @@ from typing import TypeVar
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
+from sandbox.collector import resting_collector
 from services import logs
 from services.api.settings import DEFAULT_PORT
-from services.server.importing import importing
 
 _S = TypeVar("_S", bound=BaseSettings)
 _MAX_DAYS = 36_500
@@ -132,7 +132,7 @@ def _add_owner(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    with importing():
+    with resting_collector():
         from services.server import embedded, settings, supervisor
         from services.server.home import EmbeddedError, Home
 
@@ -149,7 +149,7 @@ def _up(arguments: argparse.Namespace) -> int:
 
 def _api(_arguments: argparse.Namespace) -> int:
     logs.configure()
-    with importing():
+    with resting_collector():
         import uvicorn
 
         from services.api.app import create_app
@@ -171,7 +171,7 @@ def _api(_arguments: argparse.Namespace) -> int:
 
 def _tuner(_arguments: argparse.Namespace) -> int:
     logs.configure()
-    with importing():
+    with resting_collector():
         from sandbox.errors import SandboxError
         from services.tuning.main import run
         from services.tuning.settings import TunerSettings
@@ -186,7 +186,7 @@ def _tuner(_arguments: argparse.Namespace) -> int:
 
 def _worker(arguments: argparse.Namespace) -> int:
     logs.configure()
-    with importing():
+    with resting_collector():
         from sandbox.errors import SandboxError
         from workers.errors import WorkerError
         from workers.main import run

@@ -87,7 +87,7 @@ def spaces(mod, target):
 
 
 def outputs(mod, target, arrays):
-    """LLVM optimizes nothing, for a fifth of the time; benchmarks compare numbers with all it does."""
+    """LLVM optimizes nothing: a quarter of the tests' time. Benchmarks compare numbers with all it does."""
     tensors = [tvm.runtime.tensor(array) for array in arrays]
     tvm.compile(mod, make_target({**target, "opt-level": 0}))["main"](*tensors)
     return tensors[-1].numpy()

@@ -59,3 +59,26 @@ def test_a_single_filter_too(llvm):
 def test_no_copy_where_filters_fill_vectors_or_pixels_lie_side_by_side(llvm, filters, groups, nchw):
     mod = convolution(15, 16, filters, stride=1, padding=1, dilation=1, groups=groups, nchw=nchw)
     assert not in_planes(mod, llvm)
+
+
+def test_an_image_that_is_a_result_as_well_keeps_its_layout(llvm):
+    from tvm import topi
+
+    x, w = te.placeholder((1, 18, 18, 16), name="X"), te.placeholder((3, 3, 16, 3), name="W")
+    image = topi.nn.relu(x)
+    out = topi.nn.conv2d_nhwc(image, w, 1, 0, 1)
+    assert not in_planes(canonical_module(te.create_prim_func([x, w, image, out])), llvm)
+    assert in_planes(canonical_module(te.create_prim_func([x, w, out])), llvm)
+
+
+def test_another_reader_of_the_image_gets_the_same_numbers(llvm):
+    from tvm import topi
+
+    x, w = te.placeholder((1, 16, 16, 16), name="X"), te.placeholder((3, 3, 16, 3), name="W")
+    image = topi.nn.relu(x)
+    filtered = topi.nn.conv2d_nhwc(image, w, 1, 1, 1)
+    out = te.compute(filtered.shape, lambda *at: filtered[at] + image[at], name="Q")
+    mod = canonical_module(te.create_prim_func([x, w, out]))
+    found = in_planes(mod, llvm)
+    assert found
+    assert_same_numbers(mod, llvm, seed=5, found=found)

@@ -81,10 +81,10 @@ def write_in_planes(
 
 
 def _lay_out(schedule: Any, block: Any, place: int) -> str | None:
-    """The name of the block that copies; None where it could not be told what pads the image."""
+    """The name of the block that copies; None where what makes the image must leave it as it is."""
     image = schedule.get(block).reads[place].source
     padding = padding_of(schedule, block, image)
-    if padding is not None and not _keeps_places(schedule.get(padding)):
+    if padding is not None and not (_is_between(schedule, image) and _keeps_places(schedule.get(padding))):
         return None
     n = len(image.shape)
     planes = index_map(range(n), lambda v: [v[0], v[n - 1], *(v[at] for at in range(1, n - 1))])
@@ -95,6 +95,12 @@ def _lay_out(schedule: Any, block: Any, place: int) -> str | None:
         schedule.transform_layout(padding, ("write", 0), planes)
         schedule.transform_block_layout(padding, planes)
     return str(schedule.get(copy).name_hint)
+
+
+def _is_between(schedule: Any, buffer: Any) -> bool:
+    """It is no result of the function, whose layout is its caller's."""
+    root = schedule.get(schedule.get_sblock("root"))
+    return any(buffer.same_as(each) for each in root.alloc_buffers)
 
 
 def _keeps_places(node: Any) -> bool:
