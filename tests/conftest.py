@@ -1,5 +1,6 @@
 """Fixtures that every room's tests share: a fresh database on both engines, and a broker."""
 
+import inspect
 import os
 import shutil
 import uuid
@@ -15,6 +16,7 @@ import db.farm_tables  # noqa: F401 - both complete the metadata
 from db.session import connect
 from db.tables import Row
 from tests.servers import run_postgres, run_valkey
+from tuner.tvm_light import quick_stack
 
 _ON_THE_DEVICE = frozenset({"system", "workers"})
 _DEVICE = "device"
@@ -26,6 +28,9 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+
+# The parser of the programs that tests write down asks for it at each function, half a collection's time.
+inspect.stack = quick_stack
 
 # TVM's thread pool binds the thread that starts it to one core, and every process that the tests start later
 # would inherit that: a worker would find a device of one core.

@@ -7,6 +7,7 @@ imported before, it stays.
 """
 
 import inspect
+import linecache
 import platform
 import sys
 import threading
@@ -85,7 +86,7 @@ def _load(name: str) -> ModuleType:
         stub.__path__ = [str(Path(s_tir.__path__[0]) / "tensor_intrin")]
         sys.modules[_PACKAGE] = stub
         s_tir.tensor_intrin = stub  # type: ignore[attr-defined]  # import binds a submodule to its parent so
-    with _frames_without_source():
+    with _quick_parser():
         import_module(f"{_PACKAGE}.{name}")
     _remember_types()
     return tvm
@@ -103,23 +104,25 @@ def _imported() -> Any:
 
 
 @contextmanager
-def _frames_without_source() -> Iterator[None]:
-    """TVMScript's parser asks for the whole stack at each function, three quarters of an import's time.
-
-    Of its frames it reads the variables, and the source only to see whether a class is around the function:
-    none is around an intrinsic. Whoever else asks meanwhile gets frames without it, as of code that has none.
-    """
+def _quick_parser() -> Iterator[None]:
+    """TVMScript's parser asks for the whole stack at each function, three quarters of an import's time."""
     original = inspect.stack
-    inspect.stack = _bare_stack
+    inspect.stack = quick_stack
     try:
         yield
     finally:
         inspect.stack = original
 
 
-def _bare_stack(context: int = 1) -> list[inspect.FrameInfo]:  # noqa: ARG001 - inspect.stack's
+def quick_stack(context: int = 1) -> list[inspect.FrameInfo]:  # noqa: ARG001 - inspect.stack's
+    """What TVMScript's parser reads of `inspect.stack`, each frame's variables and its line of source.
+
+    The library's own looks through all modules for every frame of the importing of one: those have no file.
+    """
     frames, frame = [], inspect.currentframe()
     while frame is not None and (frame := frame.f_back) is not None:
-        code = frame.f_code
-        frames.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+        name, number = frame.f_code.co_filename, frame.f_lineno
+        line = linecache.getline(name, number, frame.f_globals)
+        lines, index = ([line], 0) if line else (None, None)
+        frames.append(inspect.FrameInfo(frame, name, number, frame.f_code.co_name, lines, index))
     return frames

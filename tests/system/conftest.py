@@ -34,7 +34,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def tuned_mm_relu(service: Service) -> dict[str, Any]:
     """A finished job on the classroom's mm_relu, in our design space."""
-    job = service.submit(body("mm_relu", max_trials=48, space="tilefarm"))
+    job = service.submit(body("mm_relu", max_trials=32, space="tilefarm"))
     return service.wait_job(job["id"])
 
 

@@ -17,6 +17,11 @@ import psutil
 from db.states import JobState, TrialState
 from services.server.launch import launch
 
+#: Each answer takes the service's cores some milliseconds.
+_POLL_SECS = 0.2
+#: For a service whose test is of something else: measuring the device is work.
+NO_SELFTEST = {"TILEFARM_WORKER_SELFTEST_SECS": "0"}
+
 
 @dataclass
 class Service:
@@ -68,7 +73,7 @@ class Service:
                 job = self.job(job_id)
                 if reached(job):
                     return job
-            time.sleep(0.1)
+            time.sleep(_POLL_SECS)
         raise AssertionError(f"not reached within {timeout_secs} s; the job is now {json.dumps(job)[:3000]}")
 
     def post_with_key(self, body: dict[str, Any], key: str) -> httpx.Response:

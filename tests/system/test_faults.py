@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 
 from tests.system.modules import body
-from tests.system.service import Service, accounted, run_service
+from tests.system.service import NO_SELFTEST, Service, accounted, run_service
 
 
 def _half_way(service: Service, job_id: str) -> float | None:
@@ -19,7 +19,7 @@ def _half_way(service: Service, job_id: str) -> float | None:
 
 
 def test_a_job_survives_the_death_of_each_role_one_after_the_other(tmp_path: Path) -> None:
-    with run_service(tmp_path / "data") as service:
+    with run_service(tmp_path / "data", NO_SELFTEST) as service:
         # Trials go on while the API is away: enough of them are left for all that is killed.
         job_id = service.submit(body("mm_relu", max_trials=56))["id"]
         best_before = _half_way(service, job_id)
@@ -41,35 +41,34 @@ def test_a_job_survives_the_death_of_each_role_one_after_the_other(tmp_path: Pat
 
 
 def test_a_job_outlives_a_restart_and_a_kill_of_the_whole_service(tmp_path: Path) -> None:
-    with run_service(tmp_path / "data") as service:
+    with run_service(tmp_path / "data", NO_SELFTEST) as service:
         job_id = service.submit(body("mm_relu", max_trials=32))["id"]
         _half_way(service, job_id)
-    with run_service(tmp_path / "data") as service:
+    with run_service(tmp_path / "data", NO_SELFTEST) as service:
         job = service.wait_for(job_id, lambda job: job["trials"]["done"] >= 8)
         assert job["state"] == "running"
         tree = service.tree()
         service.process.kill()
         _gone, alive = psutil.wait_procs(tree, timeout=10)
         assert not alive, [process.cmdline() for process in alive]
-    with run_service(tmp_path / "data") as service:
+    with run_service(tmp_path / "data", NO_SELFTEST) as service:
         job = service.wait_job(job_id)
         assert (job["state"], job["trials"]["done"]) == ("succeeded", 32)
         assert accounted(job)
 
 
-def test_a_cancelled_job_stops_measuring_within_five_seconds(tmp_path: Path) -> None:
-    with run_service(tmp_path / "data") as service:
-        job_id = service.submit(body("bmm_relu", max_trials=400))["id"]
-        _half_way(service, job_id)
-        assert service.post(f"/v1/jobs/{job_id}:cancel").is_success
-        time.sleep(5.0)
-        job = service.job(job_id)
-        assert job["state"] == "cancelled"
-        assert accounted(job)
-        assert job["trials"]["queued"] == job["trials"]["dispatched"] == 0
-        assert not _holding(service)
-        time.sleep(1.0)
-        assert service.job(job_id)["trials"] == job["trials"]
+def test_a_cancelled_job_stops_measuring_within_five_seconds(service: Service) -> None:
+    job_id = service.submit(body("bmm_relu", max_trials=400))["id"]
+    _half_way(service, job_id)
+    assert service.post(f"/v1/jobs/{job_id}:cancel").is_success
+    time.sleep(5.0)
+    job = service.job(job_id)
+    assert job["state"] == "cancelled"
+    assert accounted(job)
+    assert job["trials"]["queued"] == job["trials"]["dispatched"] == 0
+    assert not _holding(service)
+    time.sleep(1.0)
+    assert service.job(job_id)["trials"] == job["trials"]
 
 
 def _holding(service: Service) -> list[list[int]]:

@@ -5,11 +5,10 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
 from tests.system.modules import body
-from tests.system.service import Service, accounted, run_service
+from tests.system.service import Service, accounted
 
 
 def _kill_search_children(service: Service, search_id: int, killed: set[int]) -> None:
@@ -22,22 +21,21 @@ def _kill_search_children(service: Service, search_id: int, killed: set[int]) ->
                 os.kill(event["pid"], signal.SIGKILL)
 
 
-def test_a_search_that_kills_its_children_takes_nothing_else_down(tmp_path: Path) -> None:
-    with run_service(tmp_path / "data") as service:
-        poison = service.submit(body("bmm_relu", max_trials=64))
-        healthy = service.submit(body("mm_relu", max_trials=24))
-        killed: set[int] = set()
-        deadline = time.monotonic() + 60
-        while service.job(poison["id"])["state"] not in ("failed", "succeeded"):
-            assert time.monotonic() < deadline, service.job(poison["id"])
-            _kill_search_children(service, poison["tasks"][0]["search_id"], killed)
-            time.sleep(0.02)
-        failed = service.job(poison["id"])
-        assert failed["state"] == "failed"
-        assert "SIGKILL" in failed["tasks"][0]["error"]
-        assert len(killed) >= 3
-        assert accounted(failed)
-        assert service.wait_job(healthy["id"])["state"] == "succeeded"
-        # A new job on the same workload is a new try.
-        again = service.wait_job(service.submit(body("bmm_relu", max_trials=8))["id"])
-        assert again["state"] == "succeeded", again
+def test_a_search_that_kills_its_children_takes_nothing_else_down(service: Service) -> None:
+    poison = service.submit(body("bmm_relu", max_trials=64))
+    healthy = service.submit(body("mm_relu", max_trials=8))
+    killed: set[int] = set()
+    deadline = time.monotonic() + 60
+    while service.job(poison["id"])["state"] not in ("failed", "succeeded"):
+        assert time.monotonic() < deadline, service.job(poison["id"])
+        _kill_search_children(service, poison["tasks"][0]["search_id"], killed)
+        time.sleep(0.02)
+    failed = service.job(poison["id"])
+    assert failed["state"] == "failed"
+    assert "SIGKILL" in failed["tasks"][0]["error"]
+    assert len(killed) >= 3
+    assert accounted(failed)
+    assert service.wait_job(healthy["id"])["state"] == "succeeded"
+    # A new job on the same workload is a new try.
+    again = service.wait_job(service.submit(body("bmm_relu", max_trials=8))["id"])
+    assert again["state"] == "succeeded", again

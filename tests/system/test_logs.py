@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests.system.modules import body
-from tests.system.service import run_service
+from tests.system.service import NO_SELFTEST, run_service
 
 
 def test_every_line_of_a_service_is_json(tmp_path: Path) -> None:
-    with run_service(tmp_path / "data") as service:
+    with run_service(tmp_path / "data", NO_SELFTEST) as service:
         address = urlsplit(service.url)
         # uvicorn warns of it by itself.
         with socket.create_connection((address.hostname, address.port), timeout=10) as connection:

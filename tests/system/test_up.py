@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.system.service import Service
+
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP])
 def test_up_says_where_everything_is_and_ctrl_c_leaves_nothing(
@@ -60,11 +62,8 @@ def _at_default(signum: signal.Signals) -> Iterator[None]:
         signal.signal(signum, before)
 
 
-def test_a_second_service_on_the_same_directory_is_refused_by_name(tmp_path: Path) -> None:
-    from tests.system.service import run_service
-
-    with run_service(tmp_path / "data"):
-        command = [sys.executable, "-m", "services.server.cli", "up", "--data-dir", str(tmp_path / "data")]
-        second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+def test_a_second_service_on_the_same_directory_is_refused_by_name(service: Service) -> None:
+    command = [sys.executable, "-m", "services.server.cli", "up", "--data-dir", str(service.data_dir)]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert second.returncode == 1
-    assert f"another tilefarm service runs on {tmp_path / 'data'}" in second.stderr
+    assert f"another tilefarm service runs on {service.data_dir}" in second.stderr

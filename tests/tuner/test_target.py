@@ -89,7 +89,7 @@ def test_a_quick_parse_makes_the_same_intrinsics():
 
     quick = told("")
     assert b"dot_16x4_vnni" in quick
-    assert quick == told("tvm_light._frames_without_source = contextlib.nullcontext\n")
+    assert quick == told("tvm_light._quick_parser = contextlib.nullcontext\n")
 
 
 def test_a_gpu_tag_is_resolved_without_parsing_the_gpus_intrinsics(monkeypatch):

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from tilefarm import pairs
+from tilefarm.cli.quick_parser import quick_parser
 
 _RELAX = "relax.expr.Function"
 
@@ -88,7 +89,8 @@ def _run(path: Path) -> ModuleType:
     sys.modules[name] = loaded  # TVMScript asks for the source by module name
     sys.path.insert(0, str(path.parent.resolve()))
     try:
-        spec.loader.exec_module(loaded)
+        with quick_parser():
+            spec.loader.exec_module(loaded)
     except (Exception, SystemExit) as error:
         raise SourceError(f"{path} does not run: {type(error).__name__}: {error}") from error
     finally:
