@@ -7,9 +7,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 import structlog
-from sqlalchemy import Engine, make_url, text
+from sqlalchemy import Engine, make_url
 
 import db.caller_tables
 import db.farm_tables  # noqa: F401 - both complete the metadata
@@ -117,7 +118,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
         return
     server = request.getfixturevalue("postgres_template")
     name = f"t_{uuid.uuid4().hex}"
-    _admin(server, f"CREATE DATABASE {name} TEMPLATE tilefarm_template")
+    _admin(server, f"CREATE DATABASE {name} TEMPLATE tilefarm_template STRATEGY FILE_COPY")
     yield _database(server, name)
     _admin(server, f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -148,7 +149,6 @@ def _database(url: str, name: str) -> str:
 
 
 def _admin(url: str, statement: str) -> None:
-    engine = connect(url)
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text(statement))
-    engine.dispose()
+    dsn = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement)

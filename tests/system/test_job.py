@@ -16,7 +16,7 @@ def test_a_job_succeeds_with_every_trial_accounted_for(tuned_mm_relu: dict[str, 
     job = tuned_mm_relu
     assert job["state"] == "succeeded", job["error"]
     assert accounted(job)
-    assert 0 < job["trials"]["submitted"] <= job["max_trials"] == 48
+    assert 0 < job["trials"]["submitted"] <= job["max_trials"] == 32
     assert job["trials"]["queued"] == job["trials"]["dispatched"] == 0
     assert job["outcomes"]["ok"] >= 10
 
