@@ -92,7 +92,8 @@ class RooflineModel:
         plain[:, _VECTOR] = np.maximum(
             plain[:, _VECTOR], np.minimum(plain[:, _PLAIN_VECTOR], _SIDE_BY_SIDE * cpu.lanes)
         )
-        lanes = np.clip(plain[:, _VECTOR], 1, cpu.lanes)
+        # A column is a float32 logarithm: a vector of 8 came back as one of 7.9999998.
+        lanes = np.clip(np.rint(plain[:, _VECTOR]), 1, cpu.lanes)
         cycles = self._compute(plain, lanes) + self._traffic(plain, lanes)
         parallel = np.maximum(plain[:, _PARALLEL], 1)
         at_once = parallel / np.ceil(parallel / cpu.cores)
@@ -114,7 +115,7 @@ class RooflineModel:
     def _spills(self, plain: _Columns, lanes: _Columns) -> npt.NDArray[np.bool_]:
         """Whether a sum goes through more accumulators than there are registers, before it returns to one."""
         elements = np.where(plain[:, _UPDATED] > 0, plain[:, _AGAIN], 0).max(axis=1)
-        # A column is a float32 logarithm: of 28 registers came back 28.000002.
+        # As of lanes: of 28 registers came back 28.000002.
         return np.asarray(np.rint(elements) / lanes > self._cpu.registers - _OPERANDS)
 
     def _traffic(self, plain: _Columns, lanes: _Columns) -> _Columns:
