@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from tests.tuner.contractions import matmul
 from tuner.cost_model.prior import Prior
 from tuner.cost_model.protocol import Sample
-from tuner.cost_model.roofline import Cpu, RooflineModel
+from tuner.cost_model.roofline import _FORK_CYCLES, Cpu, RooflineModel
 from tuner.cost_model.xgb import XGBoostModel
 from tuner.features import N_FEATURES, N_STOCK, N_WITH_FOOTPRINTS, extract, widened
 from tuner.module import canonical_module, save_module
@@ -119,6 +119,14 @@ def test_a_padding_that_is_computed_where_it_is_read_costs_no_calls(llvm):
 def test_an_odd_number_of_pieces_leaves_a_core_idle(rows_of):
     even, odd = (expected(rows_of(tiled(pieces=pieces, tile=(1, 16)))) for pieces in (2, 1))
     assert even < 0.7 * odd
+
+
+@pytest.mark.parametrize(("cores", "pieces"), [(2, 16), (2, 64), (16, 16), (32, 32)])
+def test_pieces_that_share_the_cores_evenly_leave_none_idle(rows_of, cores, pieces):
+    """Of 16 came back 16.0000007, which 16 cores would take twice as long for."""
+    rows = rows_of(tiled(pieces=pieces, tile=(1, 16)))
+    alone = expected(rows, cores=1) - _FORK_CYCLES
+    assert expected(rows, cores=cores) - _FORK_CYCLES == pytest.approx(alone / cores)
 
 
 def test_accumulators_in_flight_are_expected_to_win(rows_of):

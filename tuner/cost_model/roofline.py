@@ -35,6 +35,8 @@ _PRAGMA = 163
 _BYTES, _UNIQUE_BYTES = (slice(57 + column, 147, 18) for column in (3, 4))
 _HALVED, _CROWDED = slice(N_STOCK, N_WITH_FOOTPRINTS), slice(N_WITH_FOOTPRINTS, N_WITH_CROWDING)
 _PLAIN_VECTOR = N_WITH_CROWDING
+#: Counts that are compared: a float32 logarithm told of a vector of 7.9999998, of 16.0000007 shares.
+_COUNTS = [_VECTOR, _UNROLLED, _PARALLEL, _PRAGMA, _PLAIN_VECTOR]
 #: Of each buffer: that one statement reads and writes it, and the iterations until an element comes again.
 _UPDATED, _AGAIN = (slice(57 + column, 147, 18) for column in (2, 10))
 
@@ -88,12 +90,12 @@ class RooflineModel:
         cpu = self._cpu
         known = np.nan_to_num(widened(rows).astype(np.float64))
         plain = np.exp2(np.minimum(known, 62)) - 1
+        plain[:, _COUNTS] = np.rint(plain[:, _COUNTS])
         # LLVM lays a few vectors of a plain loop side by side.
         plain[:, _VECTOR] = np.maximum(
             plain[:, _VECTOR], np.minimum(plain[:, _PLAIN_VECTOR], _SIDE_BY_SIDE * cpu.lanes)
         )
-        # A column is a float32 logarithm: a vector of 8 came back as one of 7.9999998.
-        lanes = np.clip(np.rint(plain[:, _VECTOR]), 1, cpu.lanes)
+        lanes = np.clip(plain[:, _VECTOR], 1, cpu.lanes)
         cycles = self._compute(plain, lanes) + self._traffic(plain, lanes)
         parallel = np.maximum(plain[:, _PARALLEL], 1)
         at_once = parallel / np.ceil(parallel / cpu.cores)
@@ -115,7 +117,7 @@ class RooflineModel:
     def _spills(self, plain: _Columns, lanes: _Columns) -> npt.NDArray[np.bool_]:
         """Whether a sum goes through more accumulators than there are registers, before it returns to one."""
         elements = np.where(plain[:, _UPDATED] > 0, plain[:, _AGAIN], 0).max(axis=1)
-        # As of lanes: of 28 registers came back 28.000002.
+        # As of _COUNTS: of 28 registers came back 28.000002.
         return np.asarray(np.rint(elements) / lanes > self._cpu.registers - _OPERANDS)
 
     def _traffic(self, plain: _Columns, lanes: _Columns) -> _Columns:
