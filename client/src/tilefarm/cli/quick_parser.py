@@ -2,6 +2,7 @@
 
 At each function it asks for the whole stack as `inspect.stack` tells it, and that looks through all modules
 for every frame of an import: those have no file. It reads each frame's variables and line of source, no more.
+The server does the same for TVM's intrinsics (tuner/tvm_light.py): neither side may import the other.
 """
 
 import inspect
