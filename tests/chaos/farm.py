@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 
 from tests.chaos.audit import Audit
 from tests.chaos.proxy import Proxy
 from tests.servers import Postgres, Valkey, short_dir
 from tests.system.modules import body
-from tests.system.roles import Roles
+from tests.system.roles import Roles, is_fork_server
 from tests.system.service import Service
 
 _READY_SECS = 90.0
@@ -110,7 +109,7 @@ class Farm:
     def resident_bytes(self) -> int:
         """Of the worker and its fork server; candidates' children, which come and go, do not count."""
         worker = self.roles.tree("worker")[0]
-        servers = [child for child in worker.children() if _is_fork_server(child)]
+        servers = [child for child in worker.children() if is_fork_server(child)]
         return sum(process.memory_info().rss for process in [worker, *servers])
 
 
@@ -204,12 +203,6 @@ def keep_logs(home: Path) -> None:
     for log in home.rglob("*.log"):
         shutil.copy(log, kept)
     print(f"the logs are in {kept}")
-
-
-def _is_fork_server(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return "sandbox.server" in process.cmdline()
-    return False
 
 
 def free_port() -> int:

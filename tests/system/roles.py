@@ -88,6 +88,13 @@ class Roles:
         assert not alive, f"orphans: {[p.cmdline() for p in alive]}"
 
 
+def is_fork_server(process: psutil.Process) -> bool:
+    """Whether it is a worker's, from whom candidates are forked; one that has ended is not."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return "sandbox.server" in process.cmdline()
+    return False
+
+
 def _children(pid: int) -> list[psutil.Process]:
     with contextlib.suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).children(recursive=True)

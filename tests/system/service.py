@@ -95,9 +95,11 @@ class Service:
         """The process of a role: api, tuner, worker or valkey."""
         assert self.process is not None
         for child in psutil.Process(self.process.pid).children():
-            words = child.cmdline()
-            if words[-1:] == [name] or any(name in Path(word).name for word in words[:1]):
-                return child
+            # One that was just killed may not be reaped yet: it has no command line any more.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                words = child.cmdline()
+                if words[-1:] == [name] or any(name in Path(word).name for word in words[:1]):
+                    return child
         raise AssertionError(f"no process of the role {name}")
 
     def kill(self, name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.system.modules import body
-from tests.system.roles import Roles
+from tests.system.roles import Roles, is_fork_server
 from tests.system.service import Service, accounted
 
 _ROLES = {"worker-build": "build", "worker-measure": "measure"}
@@ -105,7 +105,7 @@ def test_a_board_that_has_tvms_runtime_alone_joins_by_one_command_and_times_what
     )
     [board] = [worker for worker in fleet if worker["role"] == "measure"]
     assert board["facts"]["selftest"]["fma_gflops_all_cores"] > 1
-    [fork_server] = [each for each in roles.tree("worker-measure") if "sandbox.server" in each.cmdline()]
+    [fork_server] = [each for each in roles.tree("worker-measure") if is_fork_server(each)]
     mapped = {Path(mapping.path).name for mapping in fork_server.memory_maps()}
     assert "libtvm_runtime.so" in mapped
     assert "libtvm_compiler.so" not in mapped
