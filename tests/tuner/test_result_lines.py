@@ -33,6 +33,27 @@ def test_few_steps_of_columns_that_fill_no_vectors(llvm, rows, columns, depth, e
     assert str(schedule.mod.script()).count("sblock_alloc_buffer") == epilogue
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "epilogue"), [(48, 1024, 2, True), (31, 77, 5, False), (16, 9200, 2, True)]
+)
+def test_columns_that_lie_along_the_depth_are_turned_once(llvm, rows, columns, depth, epilogue):
+    """As the weights of a dense layer do. A large copy is shared by the cores."""
+    lines, schedule = assert_lines_are_right(
+        matmul(rows, columns, depth, epilogue=epilogue, transposed=True), llvm
+    )
+    assert lines.turns
+    script = str(schedule.mod.script())
+    assert script.count("T.parallel") == 1 + (columns * depth > 1 << 14)
+    assert f"sblock_alloc_buffer(({depth}, {columns}))" in script
+
+
+def test_a_batch_whose_columns_lie_along_the_depth(llvm):
+    batched = computed(
+        lambda topi, x, y: topi.nn.batch_matmul(x, y, transpose_b=True), (3, 10, 3), (3, 21, 3)
+    )
+    assert_lines_are_right(batched, llvm, "T_batch_matmul_NT")
+
+
 def test_a_batch_and_a_convolution_of_one_tap(llvm):
     batched = computed(
         lambda topi, x, y: topi.nn.batch_matmul(x, y, transpose_b=False), (3, 10, 7), (3, 7, 21)
@@ -73,7 +94,8 @@ def test_images_with_channels_first_are_lines_of_pixels_whole_and_in_pieces(llvm
         (24, 64, 7, False, 0),  # whole vectors write nothing twice
         (24, 7, 2, False, 0),  # less than a vector
         (7, 1001, 2, False, 0),  # too few rows for the cores
-        (24, 35, 4, True, 0),  # the columns' operand lies along the depth
+        (24, 35, 4, True, 1),  # the columns' operand lies along the depth, and is turned
+        (24, 35, 7, True, 0),
     ],
 )
 def test_they_are_offered_where_results_are_most_of_the_work(rows, columns, depth, transposed, n_forms):

@@ -57,6 +57,29 @@ def _fuse(schedule: Any, block: Any, contraction: Contraction, *rows: tuple[Axis
     schedule.transform_block_layout(block, fusing(range(contraction.n_axes), parts))
 
 
+def copied(schedule: Any, block: Any, contraction: Contraction, *, of_rows: bool) -> Any:
+    """The block reads A'[b, m, k] or B'[b, n, k]; the block that is returned writes it."""
+    operand = contraction.scalars if of_rows else contraction.vectors
+    side = contraction.rows if of_rows else contraction.columns
+    node = schedule.get(block)
+    buffer = node.reads[operand.read].source
+    load = next(load for load in loads_of(node.body) if load.source.same_as(buffer))
+    fused = _fusing_of(schedule, block, contraction, load.indices, side, contraction.depth)
+    copy = schedule.reindex(block, ("read", operand.read))
+    schedule.transform_layout(block, ("read", operand.read), fused)
+    schedule.transform_block_layout(copy, fused)
+    return copy
+
+
+def _fusing_of(
+    schedule: Any, block: Any, contraction: Contraction, indices: Iterable[Any], *sides: tuple[Axis, ...]
+) -> Any:
+    """Of what reindex is about to copy: one axis for each side, of the axes that it finds there."""
+    places = reindexed_places(schedule.get(block), indices)
+    groups = contraction.groups(*sides)
+    return fusing(places, [[axis for axis in axes if axis.place in places] for axes in groups])
+
+
 class _Forming:
     def __init__(self, schedule: Any, block: Any, contraction: Contraction, plan: Plan) -> None:
         self._schedule = schedule
@@ -118,7 +141,8 @@ class _Forming:
         """The block writes C'[b, m, n]; the block that is returned takes it to the output."""
         contraction, schedule = self._contraction, self._schedule
         store = schedule.get(self._block).body
-        fused = self._fusing_of(store.indices, contraction.rows, contraction.columns)
+        sides = contraction.rows, contraction.columns
+        fused = _fusing_of(schedule, self._block, contraction, store.indices, *sides)
         crop = schedule.reindex(self._block, ("write", 0))
         schedule.transform_layout(self._block, ("write", 0), fused)
         if epilogue is None:
@@ -126,24 +150,7 @@ class _Forming:
         return crop
 
     def _copied(self, *, of_rows: bool) -> Any:
-        """The block reads A'[b, m, k] or B'[b, n, k]; the block that is returned writes it."""
-        contraction, schedule = self._contraction, self._schedule
-        operand = contraction.scalars if of_rows else contraction.vectors
-        side = contraction.rows if of_rows else contraction.columns
-        node = schedule.get(self._block)
-        buffer = node.reads[operand.read].source
-        load = next(load for load in loads_of(node.body) if load.source.same_as(buffer))
-        fused = self._fusing_of(load.indices, side, contraction.depth)
-        copy = schedule.reindex(self._block, ("read", operand.read))
-        schedule.transform_layout(self._block, ("read", operand.read), fused)
-        schedule.transform_block_layout(copy, fused)
-        return copy
-
-    def _fusing_of(self, indices: Iterable[Any], *sides: tuple[Axis, ...]) -> Any:
-        """Of what reindex is about to copy: one axis for each side, of the axes that it finds there."""
-        places = reindexed_places(self._schedule.get(self._block), indices)
-        groups = self._contraction.groups(*sides)
-        return fusing(places, [[axis for axis in axes if axis.place in places] for axes in groups])
+        return copied(self._schedule, self._block, self._contraction, of_rows=of_rows)
 
     def _padded(self, scalars: Any, vectors: Any) -> tuple[Any, Any]:
         """Whole register tiles; a copy that pads takes the place of one that does not."""
