@@ -21,8 +21,8 @@ from tuner.space.vectors import VectorUnit, largest_divisor
 #: faster (700 x 77: 7.9 µs for 12.1).
 _MAX_DEPTH, _MAX_STEPS = 12, 48
 #: Tiles of whole vectors write nothing twice, and are as fast from there on: 6272 x 192, six deep, took 72 µs
-#: by tiles and 68 so, 3136 x 256, eight deep, 59 and 87 (Zen 4). So is what is copied to be turned: 1024 x 130,
-#: twelve deep, 37 and 53, three deep 4096 x 64 38 and 26 (Zen 3).
+#: by tiles and 68 so, 3136 x 256, eight deep, 59 and 87 (Zen 4). With columns that are turned as well: 1024 x
+#: 130, twelve deep, 37 and 53, 4096 x 64, three deep, 38 and 26 (Zen 3).
 _FEW_STEPS = 6
 _MAX_ROWS = 6
 #: Groups of rows, or pieces of lines, that the cores share; of fewer a single core would have all the work.
