@@ -30,6 +30,7 @@ from tuner.space.plans import (
     sliding_plans,
 )
 from tuner.space.result_lines import result_lines_of, write_result_lines
+from tuner.space.split_streams import split_streams_of, write_split_stream
 from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import tile
 from tuner.space.vectors import MIN_READY, VectorUnit, fitting_unit, half_unit, ready_unit, vector_unit
@@ -190,20 +191,22 @@ def _of_itself(normal: Any, name: str, contraction: Contraction, target: Any) ->
 
 
 def _without_tiles(contraction: Contraction, unit: VectorUnit, cores: int) -> list[Any]:
-    """Dot products, streams and lines of results, where there are any."""
+    """Dot products, streams, whole or split, and lines of results, where there are any."""
     dots = [
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
         for dots in dots_of(contraction, unit)
     ]
-    streams = [
-        partial(write_stream, contraction=contraction, stream=stream)
-        for stream in streams_of(contraction, unit, cores=cores)
+    in_pieces = streams_of(contraction, unit, cores=cores)
+    streams = [partial(write_stream, contraction=contraction, stream=stream) for stream in in_pieces]
+    split = [
+        partial(write_split_stream, contraction=contraction, stream=stream)
+        for stream in split_streams_of(contraction, in_pieces, cores=cores)
     ]
     lines = [
         partial(write_result_lines, contraction=contraction, lines=lines)
         for lines in result_lines_of(contraction, unit)
     ]
-    return dots + streams + lines
+    return dots + streams + split + lines
 
 
 def _in_phases(schedule: Any, name: str, target: Any) -> list[Any]:
