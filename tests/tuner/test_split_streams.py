@@ -6,10 +6,9 @@ import math
 import pytest
 
 from checks.trace import check_trace
-from tests.tuner.contractions import AVX2, assert_same_numbers, computed, matmul, spaces
+from tests.tuner.contractions import assert_same_numbers, computed, matmul, spaces
 from tuner.space.contraction import Contraction
 from tuner.space.split_streams import split_streams_of, write_split_stream
-from tuner.space.streams import streams_of
 from tuner.space.tiling import PEELED
 from tuner.trace import canonical_text
 from tuner.tvm_light import load_tvm
@@ -20,8 +19,7 @@ tvm = load_tvm()
 def _split(mod, *, cores, name="C"):
     schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
     contraction = Contraction.of(schedule.get(schedule.get_sblock(name)))
-    streams = streams_of(contraction, AVX2, cores=cores)
-    return schedule, contraction, split_streams_of(contraction, streams, cores=cores)
+    return schedule, contraction, split_streams_of(contraction, cores=cores)
 
 
 @pytest.mark.parametrize(
@@ -29,11 +27,12 @@ def _split(mod, *, cores, name="C"):
     [
         (1, 256, 512, 8),
         (4, 1024, 512, 8),
+        (8, 264, 400, 10),
         (3, 259, 521, 6),  # prime: the last part is shorter, and ends within eight steps
         (1, 9000, 256, 8),  # two lines; what adds the parts up is shared as well
         (1, 256, 144, 4),  # of five to eight parts each would have less than 32 steps
     ],
-    ids=["one row", "four", "prime", "two lines", "short"],
+    ids=["one row", "four", "eight", "prime", "two lines", "short"],
 )
 @pytest.mark.parametrize("epilogue", [False, True])
 def test_each_core_sums_its_parts_of_the_depth(llvm, rows, columns, depth, parts, epilogue):
@@ -64,11 +63,10 @@ def test_no_core_has_much_more_than_its_share(depth, cores):
         (1, 256, 512, 1),
         (1, 128, 512, 2),
         (1, 257, 64, 2),
-        (5, 512, 512, 2),
-        (8, 257, 512, 2),
+        (9, 512, 512, 2),
         (1, 8209, 512, 2),
     ],
-    ids=["one core", "short lines", "shallow", "tiles do better", "groups of rows", "a long prime line"],
+    ids=["one core", "short lines", "shallow", "tiles do better", "a long prime line"],
 )
 def test_they_are_offered_where_the_depth_is_most_of_the_work(rows, columns, depth, cores):
     _, _, streams = _split(matmul(rows, columns, depth), cores=cores)

@@ -196,11 +196,13 @@ def _without_tiles(contraction: Contraction, unit: VectorUnit, cores: int) -> li
         partial(write_dots, contraction=contraction, dots=dots, lanes=unit.lanes)
         for dots in dots_of(contraction, unit)
     ]
-    in_pieces = streams_of(contraction, unit, cores=cores)
-    streams = [partial(write_stream, contraction=contraction, stream=stream) for stream in in_pieces]
+    streams = [
+        partial(write_stream, contraction=contraction, stream=stream)
+        for stream in streams_of(contraction, unit, cores=cores)
+    ]
     split = [
         partial(write_split_stream, contraction=contraction, stream=stream)
-        for stream in split_streams_of(contraction, in_pieces, cores=cores)
+        for stream in split_streams_of(contraction, cores=cores)
     ]
     lines = [
         partial(write_result_lines, contraction=contraction, lines=lines)

@@ -3,7 +3,9 @@
 Where a core takes a piece of the columns it leaves every line again after that piece, and where no divisor
 gives the cores as many columns one of them waits. One row of 2280 x 4096 took 1760 to 2020 µs so, by three
 pieces for two cores, as sums of eight parts of the depth 950 to 1330; of 1000 x 1024, which two pieces
-divide, 70 and 46; three rows of 1001 x 2048 314 and 157, four of 2048 x 4096 2325 and 1377 (Zen 3).
+divide, 70 and 46; three rows of 1001 x 2048 314 and 157, four of 2048 x 4096 2325 and 1377 (Zen 3). Up to
+eight rows may be faster so than by register tiles: seven of 1024 x 1000 took 201 µs by tiles and 159 so,
+eight of 2048 x 2048 1376 and 882, of 1000 x 512, which stay in a cache, 66 and 94.
 """
 
 from dataclasses import dataclass
@@ -14,10 +16,11 @@ from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
 from tuner.space.registers import fused
-from tuner.space.streams import Stream
+from tuner.space.streams import steps_of
 from tuner.space.tiling import PEELED
 from tuner.space.vectors import largest_divisor
 
+_MAX_ROWS = 8
 #: Parts of the depth, for each core: as many as this where that is fair, and at least, and at most.
 _PARTS, _LEAST_PARTS, _MOST_PARTS = 4, 2, 8
 #: Steps of a part. Its sums are written, and read once more, for all of them.
@@ -40,19 +43,17 @@ class SplitStream:
     line: int
 
 
-def split_streams_of(
-    contraction: Contraction, streams: tuple[Stream, ...], *, cores: int
-) -> tuple[SplitStream, ...]:
-    """Of the streams of a contraction; none where its rows, or a batch, keep the cores busy.
+def split_streams_of(contraction: Contraction, *, cores: int) -> tuple[SplitStream, ...]:
+    """None where operands do not lie so, or where rows, or a batch, keep the cores busy.
 
-    Of fewer steps at a time: of sixteen all were slower than of eight (1.1 to 1.3 times).
+    Of the fewer steps at a time: of sixteen all were slower than of eight (1.1 to 1.3 times).
     """
     rows, columns, depth = contraction.extents
-    is_alone = n_steps(contraction.batch) == 1 and all(stream.rows == rows for stream in streams)
-    if cores == 1 or not streams or not is_alone:
+    is_alone = n_steps(contraction.batch) == 1 and rows <= _MAX_ROWS
+    if cores == 1 or not contraction.columns_lie or not is_alone:
         return ()
     line = largest_divisor(columns, at_most=_MAX_LINE // rows)
-    steps = min(stream.steps for stream in streams)
+    steps = min(steps_of(depth), default=1)
     part = _part(depth, steps=steps, cores=cores)
     return () if part is None or line < _MIN_LINE else (SplitStream(part=part, steps=steps, line=line),)
 

@@ -64,12 +64,12 @@ def streams_of(contraction: Contraction, unit: VectorUnit, *, cores: int) -> tup
     lines = _lesser_lines(contraction, unit, together=together, cores=cores) if is_of_lines else ()
     return tuple(
         Stream(steps=size, lanes=None if is_of_lines else lanes, rows=together, line=line)
-        for size in _steps(depth)
+        for size in steps_of(depth)
         for line in lines or (None,)
     )
 
 
-def _steps(depth: int) -> tuple[int, ...]:
+def steps_of(depth: int) -> tuple[int, ...]:
     """Of the depth, at a time: as many as divide it, or else as many as ever, and lesser ones at its end."""
     found = dict.fromkeys(largest_divisor(depth, at_most=most) for most in _STEPS)
     several = tuple(size for size in found if size >= _FEW_STEPS)
