@@ -1,5 +1,6 @@
 """Loops that LLVM makes vectors of by itself: nothing in the schedule tells that it does."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ from tuner.addresses import UnknownError, element_bytes
 from tuner.leaves import Leaf, leaves
 
 _SERIAL, _UNROLLED = 0, 3
+#: Steps of a sum for each load and store of it from which on these count for little.
+_AT_ONCE = 4
 
 
 def plain_vectors(mod: Any) -> list[int]:
@@ -41,4 +44,16 @@ def _of(leaf: Leaf) -> int:
     lie = all(step in (0, size) for step, size in zip(steps, sizes, strict=True))
     # A sum that goes on outside of the loop leaves its results in memory between.
     stored = leaf.addresses(*accesses[0], places)
-    return extents[turning[-1]] if lie and (stored[1:] != stored[0]).all() else 0
+    stays = (stored[1:] == stored[0]).any() and _summed_at_once(leaf, turning[-1]) < _AT_ONCE
+    return extents[turning[-1]] if lie and not stays else 0
+
+
+def _summed_at_once(leaf: Leaf, inside: int) -> int:
+    """Steps of a sum, written out inside of a loop, for each time that its result is loaded and stored."""
+    at_once = [at for at, loop in enumerate(leaf.loops) if at > inside and int(loop.kind) == _UNROLLED]
+    places = np.zeros((len(leaf.loops), 1 + len(at_once)), dtype=np.int64)
+    places[at_once, range(1, 1 + len(at_once))] = 1
+    stored = leaf.addresses(*next(iter(leaf.touched())), places)
+    return math.prod(
+        leaf.extents[at] for at, place in zip(at_once, stored[1:], strict=True) if place == stored[0]
+    )

@@ -15,8 +15,8 @@ tvm = load_tvm()
 te = tvm.te
 
 
-def product(write, *, depth=4):
-    schedule = tvm.s_tir.Schedule(matmul(64, 96, depth), debug_mask="none")
+def product(write, *, rows=64, depth=4):
+    schedule = tvm.s_tir.Schedule(matmul(rows, 96, depth), debug_mask="none")
     block = schedule.get_sblock("C")
     write(schedule, block, *schedule.get_loops(block))
     return schedule
@@ -27,6 +27,20 @@ def by_lines(schedule, block, i, j, k):
     schedule.parallel(i)
     schedule.unroll(k)
     schedule.decompose_reduction(block, k)
+
+
+def _pieces_of_a_sum(schedule, block, i, j, k, *, at_once):
+    outer, step = schedule.split(k, [None, at_once])
+    schedule.reorder(outer, j, step, i)
+    schedule.unroll(step)
+
+
+def pieces_of_eight(*parts):
+    _pieces_of_a_sum(*parts, at_once=8)
+
+
+def pieces_of_two(*parts):
+    _pieces_of_a_sum(*parts, at_once=2)
 
 
 def explicit(schedule, block, i, j, k):
@@ -50,6 +64,11 @@ def across(schedule, block, i, j, k):
 
 def test_a_line_of_results_whose_sums_are_written_out():
     assert plain_vectors(product(by_lines).mod) == [96]
+
+
+def test_a_sum_that_goes_on_outside_counts_if_many_steps_are_written_out_for_each_load_and_store():
+    for write, found in ((pieces_of_eight, 96), (pieces_of_two, 0)):
+        assert plain_vectors(product(write, rows=1, depth=16).mod) == [found], write.__name__
 
 
 def test_no_other_loop_counts():
