@@ -29,8 +29,10 @@ _LEAST_STEPS = 32
 #: 1024 took 206 µs by whole lines, 262 by pieces of the columns, two of 16384 x 512 1018, by lines of 2048
 #: 1168.
 _MAX_LINE, _MIN_LINE = 8192, 256
-#: Sums of all parts from which on the cores share what adds them up.
-_SHARED_SUMS = 1 << 15
+#: Parts that are added up behind them, all written out.
+_MOST_SUMMED = 64
+#: Sums of all parts from which on the cores share what adds them up, and columns of a share.
+_SHARED_SUMS, _SHARE = 1 << 15, 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +61,15 @@ def split_streams_of(contraction: Contraction, *, cores: int) -> tuple[SplitStre
 
 
 def _part(depth: int, *, steps: int, cores: int) -> int | None:
-    """Steps that leave the busiest core the fewest; None where a core's share is too short for parts."""
+    """Steps that leave the busiest core the fewest; None where its share is too short, or cores are many."""
     sizes = {n: steps * -(-depth // (steps * cores * n)) for n in range(_LEAST_PARTS, _MOST_PARTS + 1)}
 
     def waits(n: int) -> tuple[int, int]:
         count = -(-depth // sizes[n])
         return -(-count // cores) * sizes[n], abs(n - _PARTS)
 
-    found = min((n for n in sizes if sizes[n] >= _LEAST_STEPS), key=waits, default=None)
+    fair = [n for n in sizes if sizes[n] >= _LEAST_STEPS and -(-depth // sizes[n]) <= _MOST_SUMMED]
+    found = min(fair, key=waits, default=None)
     return None if found is None else sizes[found]
 
 
@@ -79,9 +82,10 @@ def write_split_stream(schedule: Any, block: Any, contraction: Contraction, stre
     _write_part(schedule, schedule.rfactor(parts, 0), contraction, stream)
     *batch, rows, columns, parts = schedule.get_loops(block)
     schedule.unroll(parts)
-    n_parts = -(-contraction.extents[2] // stream.part)
-    if contraction.extents[1] * n_parts >= _SHARED_SUMS:
-        outer, columns = schedule.split(columns, [None, stream.line])
+    _, n_columns, n_depth = contraction.extents
+    share = largest_divisor(n_columns, at_most=_SHARE)
+    if share >= _MIN_LINE and n_columns * -(-n_depth // stream.part) >= _SHARED_SUMS:
+        outer, columns = schedule.split(columns, [None, share])
         schedule.parallel(fused(schedule, [*batch, rows, outer]))
     if epilogue is not None:
         fuse_sides_of_epilogue(schedule, epilogue, contraction)
