@@ -47,8 +47,10 @@ def load_average() -> float:
 
 
 def commit() -> str:
-    """The short hash of what is checked out, `+` where it was changed; empty outside git."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, check=False
-    )
+    """The short hash of what is checked out, `+` where it was changed; empty outside git, or without it."""
+    words = ["git", "describe", "--always", "--dirty=+"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
