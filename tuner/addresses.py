@@ -28,9 +28,14 @@ def address_of(buffer: Any, indices: Sequence[Any], n_points: int) -> Ints:
 
 def element_bytes(buffer: Any) -> int:
     """1 at least."""
+    return bytes_of(str(buffer.dtype))
+
+
+def bytes_of(dtype: str) -> int:
+    """Of an element; 1 at least."""
     from tvm import DataType
 
-    return max(1, DataType(str(buffer.dtype)).bits // 8)
+    return max(1, DataType(dtype).bits // 8)
 
 
 def constant(extent: Any) -> int:

@@ -20,12 +20,17 @@ def _strided(filters, *, size=32, relu=True, kernel=3):
 
 
 def _lasts(schedule):
-    """Kinds and extents of the two innermost loops of each block that follows the sum."""
+    """Kinds and extents of the two innermost loops of each block that follows the sum.
+
+    But of those that take a register tile to its place, whose loops are all unrolled.
+    """
     children = schedule.get_child_blocks(schedule.get_sblock("root"))
     names = [schedule.get(each).name_hint for each in children]
     (at,) = [place for place, name in enumerate(names) if name.endswith("_update")]
     for each in children[at + 1 :]:
-        row, lane = (schedule.get(loop) for loop in schedule.get_loops(each)[-2:])
+        outside, row, lane = (schedule.get(loop) for loop in schedule.get_loops(each)[-3:])
+        if outside.kind == tvm.tirx.ForKind.UNROLLED:
+            continue
         yield (row.kind, int(row.extent)), (lane.kind, int(lane.extent))
 
 

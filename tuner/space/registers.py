@@ -5,6 +5,9 @@ from typing import Any, Final
 
 #: Smaller nests run sooner on one core than the others wake up.
 MIN_PARALLEL_ELEMENTS: Final = 1 << 15
+#: A buffer within a loop that has fewer is on the stack, and so in registers where LLVM knows each place of
+#: it; for others TVM 0.27 asks its runtime for memory, each time anew.
+STACK_BYTES: Final = 1024
 
 
 def sum_in_registers(
@@ -19,6 +22,15 @@ def sum_in_registers(
         schedule.unroll(loop)
     schedule.vectorize(lanes)
     begin(schedule, schedule.decompose_reduction(block, start), n_loops=len(tile))
+
+
+def take_from_registers(schedule: Any, loops: Sequence[Any], *, lanes: int) -> None:
+    """Unrolls the loops of a block that takes a register tile to its place; the last is of vectors."""
+    *unrolled, last = loops
+    last, within = schedule.split(last, [None, lanes])
+    for loop in (*unrolled, last):
+        schedule.unroll(loop)
+    schedule.vectorize(within)
 
 
 def begin(schedule: Any, begun: Any, *, n_loops: int) -> None:

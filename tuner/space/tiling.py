@@ -10,11 +10,22 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.addresses import bytes_of
+from tuner.space.axes import last_long, n_steps
+from tuner.space.calls import has_call
 from tuner.space.contraction import Contraction
+from tuner.space.fitting_tiles import divides
 from tuner.space.normal_form import STRUCTURE, TILED, NormalForm, normal_form
 from tuner.space.padding import padding_of, write_lines
 from tuner.space.plans import Plan, Staging
-from tuner.space.registers import fused, sampled, sum_in_registers
+from tuner.space.registers import (
+    STACK_BYTES,
+    fused,
+    may_be_vectors,
+    sampled,
+    sum_in_registers,
+    take_from_registers,
+)
 from tuner.space.staging import MIN_LANES, below, space_rows, write_stage, write_tail
 
 #: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
@@ -26,6 +37,8 @@ _GROUPS, _FULL, _MIN_BLOCK = (2, 3, 4, 5, 6, 7, 8), 32, 4
 #: Tiles of columns, of all batches, for each core that keep it busy.
 _ENOUGH = 8
 _MAX_PIECES = 16
+#: The deepest sums that go from registers to their place.
+_SHORT = 256
 #: So many tiles are never parted, for a square of so many vectors; larger squares come by themselves alone.
 _SQUARES, _LARGE = (1, 2, 4), 8
 
@@ -34,6 +47,8 @@ _SQUARES, _LARGE = (1, 2, 4), 8
 class _Nest:
     #: The loop over the cores.
     outer: Any
+    #: The innermost loop over register tiles.
+    last: Any
     #: Pieces of operands are copied at this loop.
     inner: Any
     #: Accumulators start before this loop.
@@ -51,7 +66,12 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
     grouped = 1 if square is None else square // plan.tile.rows
     nest = _nest(schedule, block, plan, lanes=lanes, cores=cores, n_rows=form.n_rows, grouped=grouped)
     _write_padding(schedule, block, contraction, nest, plan, lanes=lanes)
-    if form.tail is not None:
+    if _takes_from_registers(schedule, form.tail, contraction, plan):
+        tail = schedule.cache_write(block, 0, "global") if form.tail is None else form.tail
+        schedule.reverse_compute_at(tail, nest.last, preserve_unit_loops=True)
+        take_from_registers(schedule, below(schedule, tail, nest.last), lanes=lanes)
+        schedule.annotate(tail, TILED, STRUCTURE)
+    elif form.tail is not None:
         schedule.reverse_compute_at(form.tail, nest.outer, preserve_unit_loops=True)
         write_tail(
             schedule,
@@ -65,6 +85,29 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
     _write_stages(schedule, form, nest, plan, lanes=lanes)
     sum_in_registers(schedule, block, nest.tile, start=nest.start, taps=nest.taps)
     schedule.annotate(block, TILED, STRUCTURE)
+
+
+def _takes_from_registers(schedule: Any, tail: Any | None, contraction: Contraction, plan: Plan) -> bool:
+    """A register tile goes to its place by itself, so that its sums are never in memory.
+
+    Else they are stored, after zeros, and read again behind all of a core's tiles: a dense layer of 1024 x
+    256, 16 deep, with bias and ReLU, took 63 µs so, 51 from registers; of 640 x 1416, 80 deep, 1098 and 876;
+    a product of 1024 x 1000, 40 deep, 568 and 546. From 192 deep on both are level (Zen 3, two cores).
+    """
+    _, columns, depth = contraction.extents
+    n_bytes = plan.tile.rows * plan.tile.columns * bytes_of(contraction.dtype)
+    if depth > _SHORT or plan.blocks_depth or n_bytes >= STACK_BYTES:
+        return False
+    if not contraction.writes_rows or columns % plan.tile.columns:
+        return False
+    if tail is not None:
+        node = schedule.get(tail)
+        return may_be_vectors(node) and not has_call(node)
+    # Of a tile that goes on in the next line TVM has both lines copied whole.
+    long = [axis for axis in contraction.rows if axis.extent > 1]
+    is_in_line = len(long) <= 1 or divides(contraction.rows, plan.tile.rows)
+    _, line = last_long(contraction.columns)
+    return is_in_line and n_steps(line) % plan.tile.columns == 0
 
 
 def _write_padding(
@@ -137,6 +180,7 @@ def _nest(
             schedule.annotate(loop, PEELED, 1)
     return _Nest(
         outer=over_cores,
+        last=rows,
         inner=blocks[0] if blocks else over_cores,
         start=blocks[0] if blocks else depths[0],
         tile=tile,
