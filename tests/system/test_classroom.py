@@ -7,7 +7,7 @@ import pytest
 from tests.system.modules import body
 from tests.system.service import Service, accounted
 
-_CASES = {"mm": 16, "mm_relu": 16, "bmm_relu": 12, "broadcast_add": 8, "conv2d": 12, "linear0": 12}
+_CASES = {"mm": 12, "mm_relu": 12, "bmm_relu": 8, "broadcast_add": 6, "conv2d": 8, "linear0": 8}
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def test_a_job_survives_the_death_of_each_role_one_after_the_other(tmp_path: Pat
 
 def test_a_job_outlives_a_restart_and_a_kill_of_the_whole_service(tmp_path: Path) -> None:
     with run_service(tmp_path / "data", NO_SELFTEST) as service:
-        job_id = service.submit(body("mm_relu", max_trials=32))["id"]
+        job_id = service.submit(body("mm_relu", max_trials=20))["id"]
         _half_way(service, job_id)
     with run_service(tmp_path / "data", NO_SELFTEST) as service:
         job = service.wait_for(job_id, lambda job: job["trials"]["done"] >= 8)
@@ -53,7 +53,7 @@ def test_a_job_outlives_a_restart_and_a_kill_of_the_whole_service(tmp_path: Path
         assert not alive, [process.cmdline() for process in alive]
     with run_service(tmp_path / "data", NO_SELFTEST) as service:
         job = service.wait_job(job_id)
-        assert (job["state"], job["trials"]["done"]) == ("succeeded", 32)
+        assert (job["state"], job["trials"]["done"]) == ("succeeded", 20)
         assert accounted(job)
 
 

@@ -127,5 +127,4 @@ def test_they_give_the_numbers_of_the_untuned_program(llvm, mod):
     found = spaces(mod, llvm)
     for each in found:
         check_trace(json.loads(canonical_text(each.trace)))
-    for seed in range(2):
-        assert_same_numbers(mod, llvm, seed=seed, found=found, at_most=6)
+    assert_same_numbers(mod, llvm, seed=1, found=found, at_most=5)
