@@ -62,7 +62,9 @@ class Run:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workloads", default="GMM-512,CBR,DEP,SFM", help="names, or those of a list")
+    parser.add_argument(
+        "--workloads", type=workloads.asked, default="GMM-512,CBR,DEP,SFM", help="names, or those of a list"
+    )
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--docs", action="store_true", help="write the table into docs/benchmarks.md")
@@ -71,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     target = detect_local_target()
     rows: list[list[str]] = []
-    for name in workloads.asked(arguments.workloads):
+    for name in arguments.workloads:
         workload = workloads.workload(name)
         try:
             found = rows_of(workload, target, seeds=arguments.seeds, trials=arguments.trials)

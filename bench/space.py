@@ -24,7 +24,10 @@ _SPACES = ("stock", "tilefarm")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workloads", default="C2D-a", help=f"names, or a list: {', '.join(workloads.LISTS)}"
+        "--workloads",
+        type=workloads.asked,
+        default="C2D-a",
+        help=f"names, or a list: {', '.join(workloads.LISTS)}",
     )
     parser.add_argument("--space", default=",".join(_SPACES), help=f"names, {TUNE_TIR} for stock itself")
     parser.add_argument("--trials", default="64", help="several: the most are searched, the others its first")
@@ -44,7 +47,7 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     failed: list[str] = []
     with running_farm() as farm:
-        for name in workloads.asked(arguments.workloads):
+        for name in arguments.workloads:
             for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
                 try:
                     rows = compared(farm, workloads.workload(name), spaces, seed=seed, marks=marks)

@@ -1,5 +1,6 @@
 """Every workload of the benchmarks by its name, and the lists by theirs."""
 
+import argparse
 from collections.abc import Mapping
 from typing import Final
 
@@ -29,9 +30,24 @@ LISTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def asked(names: str) -> tuple[str, ...]:
-    """Those of a list, or of names with commas between them."""
-    return LISTS.get(names) or tuple(names.split(","))
+def asked(text: str) -> tuple[str, ...]:
+    """Names and lists with commas between them, each workload once. For argparse.
+
+    Raises argparse.ArgumentTypeError for a name of no workload and of no list.
+    """
+    found: dict[str, None] = {}
+    for name in text.split(","):
+        if name not in LISTS and not _is_known(name):
+            raise argparse.ArgumentTypeError(
+                f"no workload and no list is called {name!r}; lists are {', '.join(LISTS)}"
+            )
+        found |= dict.fromkeys(LISTS.get(name, (name,)))
+    return tuple(found)
+
+
+def _is_known(name: str) -> bool:
+    kind, sizes = kind_and_sizes(name)
+    return kind in KINDS if sizes else name in LISTS["all"] or name in suite.SMALL
 
 
 def workload(name: str) -> Workload:

@@ -1,5 +1,6 @@
 """The suite's modules, built in a process of its own: this one stays free of TVM."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench import suite
+from bench import suite, workloads
 
 _SCRIPT = """
 import json
@@ -61,3 +62,15 @@ def test_weights_of_dense_layers_are_layout_free(built: dict[str, Any]):
         "GEMV",
         "SKINNY",
     }
+
+
+def test_names_and_lists_of_them_may_be_mixed_and_each_comes_once():
+    assert workloads.asked("SFM,extension,GEMV,matmul:33x500x63") == (
+        "SFM", *suite.EXTENSION, "matmul:33x500x63"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["SFM,sweet", "", "matmull:33x500x63"])
+def test_a_name_of_nothing_is_told_before_anything_starts(text: str):
+    with pytest.raises(argparse.ArgumentTypeError, match="no workload and no list is called"):
+        workloads.asked(text)

@@ -23,7 +23,7 @@ _BOUND_SECS = 20.0
 
 
 class House:
-    """An API and a tuner service on a PostgreSQL of their own."""
+    """An API and a tuner service on a PostgreSQL of their own, whose roles each test starts and ends."""
 
     def __init__(self, home: Path, postgres: Postgres, valkey: Valkey) -> None:
         self.postgres = postgres
@@ -72,17 +72,23 @@ def wait_until_ready(port: int) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture
-def house() -> Iterator[House]:
+@pytest.fixture(scope="module")
+def servers() -> Iterator[House]:
     with short_dir() as home:
         postgres, valkey = Postgres(home).create().start(), Valkey(home).start()
-        made = House(home, postgres, valkey)
         try:
-            yield made
+            yield House(home, postgres, valkey)
         finally:
-            made.roles.stop()
             valkey.end()
             postgres.end()
+
+
+@pytest.fixture
+def house(servers: House) -> Iterator[House]:
+    try:
+        yield servers
+    finally:
+        servers.roles.stop()
 
 
 def test_a_database_that_hangs_is_told_in_time_and_both_roles_go_on_when_it_does(house: House) -> None:
