@@ -62,6 +62,18 @@ def test_a_tile_that_does_not_fit_the_stack_goes_through_memory_as_before():
     assert large == {False}
 
 
+@pytest.mark.parametrize(
+    ("depth", "epilogue", "expected"), [(16, True, True), (512, True, False), (16, False, False)]
+)
+def test_tiles_are_small_enough_where_short_sums_are_read_tile_by_tile(depth, epilogue, expected):
+    """Of vectors that are computed at once the larger ones compute faster, and wait in memory for longer."""
+    mod = matmul(96, 128, depth, epilogue=epilogue)
+    found = list(_tiled(mod, _ZEN3 | {"mcpu": "znver5"}))
+    assert found
+    assert {_tile_bytes(each) < 1024 for each, _ in found} == {expected}
+    assert {taken for _, taken in found} == {expected}
+
+
 def _tile_bytes(schedule):
     """Of all unrolled and vectorised loops around the sum."""
     (name,) = [

@@ -29,6 +29,16 @@ _VECTOR_CALLS = frozenset(
 )
 
 
+def may_be_vectors(node: Any) -> bool:
+    """TVM 0.27 cannot build a vector that is rounded to float8; unrolled, LLVM takes long over it."""
+    return not any(str(region.source.dtype).startswith("float8") for region in node.writes)
+
+
+def gains_from_vectors(node: Any) -> bool:
+    """It may be vectors, and is no calls for their elements."""
+    return may_be_vectors(node) and not has_call(node)
+
+
 def has_call(node: Any) -> bool:
     """It computes something of an element by a function that LLVM has no instruction for."""
     calls = [each for each in parts_of(node.body) if type(each).__name__ == "Call"]

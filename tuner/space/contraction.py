@@ -68,6 +68,8 @@ class Contraction:
     of_itself: bool = False
     #: Of the depth: its steps, and those of the last rows' axis, go over the same elements of the scalars.
     taps: Axis | None = None
+    #: Elements of the largest tile that goes from registers to what reads its results; None: nothing does so.
+    taken: int | None = None
 
     @property
     def extents(self) -> tuple[int, int, int]:

@@ -4,6 +4,7 @@ A block that is no contraction, or that something has scheduled before, is left 
 """
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -32,7 +33,7 @@ from tuner.space.plans import (
 from tuner.space.result_lines import result_lines_of, write_result_lines
 from tuner.space.split_streams import split_streams_of, write_split_stream
 from tuner.space.streams import streams_of, write_stream
-from tuner.space.tiling import tile
+from tuner.space.tiling import largest_taken, tile
 from tuner.space.vectors import MIN_READY, VectorUnit, fitting_unit, half_unit, ready_unit, vector_unit
 from tuner.trace import TVM_ERRORS
 
@@ -67,6 +68,7 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
 def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> list[Any]:
     """Schedules of a product of two operands."""
     contraction = contraction.by_images() or contraction
+    contraction = replace(contraction, taken=largest_taken(normal, normal.get_sblock(name), contraction))
     unit = vector_unit(target, contraction.dtype)
     straight = fitting_unit(unit, contraction.extents[1])
     cores = int(target.attrs.get("num-cores", 1))

@@ -9,9 +9,10 @@ import math
 from contextlib import suppress
 from typing import Any
 
+from tuner.space.calls import may_be_vectors
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.padding import write_lines
-from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, may_be_vectors
+from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused
 from tuner.space.staging import summing
 from tuner.space.tiling_rule import goes_on
 from tuner.space.vectors import vector_unit

@@ -5,6 +5,7 @@ rows share scalars are pixels of a line, with the window's taps inside of them.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tuner.space.axes import Axis
 from tuner.space.contraction import Contraction
@@ -83,14 +84,13 @@ def _nearly_best(
 
 def results_in_place(contraction: Contraction) -> Results:
     """What tiles cover that read the scalars where they lie."""
+    return replace(results_in_copy(contraction), roomy_rows=contraction.roomy_rows)
+
+
+def results_in_copy(contraction: Contraction) -> Results:
+    """What tiles cover that read both operands in the order of the depth."""
     rows, columns, depth = contraction.extents
-    return Results(
-        rows=rows,
-        columns=columns,
-        depth=depth,
-        roomy_rows=contraction.roomy_rows,
-        casts=contraction.casts,
-    )
+    return Results(rows=rows, columns=columns, depth=depth, casts=contraction.casts, taken=contraction.taken)
 
 
 def _is_aligned(contraction: Contraction, tile: RegisterTile) -> bool:

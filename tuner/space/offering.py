@@ -8,10 +8,10 @@ all its forms, and the others take the most hopeful one beside it.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tuner.space.calls import may_be_vectors
 from tuner.space.contraction import Contraction
 from tuner.space.finish_rule import is_ours
 from tuner.space.normal_form import TILED
-from tuner.space.registers import may_be_vectors
 from tuner.trace import TVM_ERRORS
 
 #: Contractions whose forms are combined: four of them would be ten thousand design spaces.

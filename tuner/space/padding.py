@@ -3,8 +3,7 @@
 from typing import Any
 
 from tuner.expressions import loads_of
-from tuner.space.calls import has_call
-from tuner.space.registers import may_be_vectors
+from tuner.space.calls import gains_from_vectors
 
 _SPATIAL = 0
 
@@ -21,7 +20,7 @@ def padding_of(schedule: Any, block: Any, buffer: Any) -> Any | None:
 def write_lines(schedule: Any, loops: list[Any], node: Any, *, lanes: int) -> list[Any]:
     """Makes vectors, or lines, of the last of `loops`, a spatial block's; returns those outside of them."""
     *outer, last = loops
-    if int(schedule.get(last).extent) % lanes == 0 and may_be_vectors(node) and not has_call(node):
+    if int(schedule.get(last).extent) % lanes == 0 and gains_from_vectors(node):
         _, within = schedule.split(last, [None, lanes])
         schedule.vectorize(within)
     elif len(outer) > 1 and _is_of_lines(node, int(schedule.get(last).extent)):

@@ -18,6 +18,7 @@ from tuner.space.fitting_tiles import (
     even_tiles,
     has_whole_columns,
     peeled_tiles,
+    results_in_copy,
     results_in_place,
     sliding_tiles,
     whole_tiles,
@@ -25,7 +26,6 @@ from tuner.space.fitting_tiles import (
 from tuner.space.vectors import (
     FMAS_PER_CYCLE,
     RegisterTile,
-    Results,
     VectorUnit,
     best_tiles,
     ending_speed,
@@ -125,9 +125,7 @@ def plans(
     """
     if padded.scalars:
         contraction = replace(contraction, roomy_rows=max(tile.rows for tile in register_tiles(unit)))
-    rows, columns, depth = contraction.extents
-    copied = Results(rows=rows, columns=columns, depth=depth, casts=contraction.casts)
-    best = best_tiles(register_tiles(unit), unit, copied, count=n_tiles)
+    best = best_tiles(register_tiles(unit), unit, results_in_copy(contraction), count=n_tiles)
     unstaged = whole_tiles(contraction, unit, count=n_tiles)
     peeled = peeled_tiles(contraction, unit)
     even = _even(contraction, unit, (*peeled, *unstaged), count=n_tiles)
@@ -263,8 +261,8 @@ def is_worth_ending(contraction: Contraction, unit: VectorUnit, ended: float, ot
 
     `ended`: what such plans promise; `others`: what those promise that read the scalars in place as well.
     """
-    rows, columns, depth = contraction.extents
-    copied = Results(rows=rows, columns=columns, depth=depth, casts=contraction.casts)
+    _, columns, depth = contraction.extents
+    copied = results_in_copy(contraction)
     most = max(
         hope(tile, part, copied) * speed_of(part.lanes, unit)
         for part in _parts_of(unit)

@@ -44,11 +44,6 @@ def begin(schedule: Any, begun: Any, *, n_loops: int) -> None:
         schedule.vectorize(lanes)
 
 
-def may_be_vectors(node: Any) -> bool:
-    """TVM 0.27 cannot build a vector that is rounded to float8; unrolled, LLVM takes long over it."""
-    return not any(str(region.source.dtype).startswith("float8") for region in node.writes)
-
-
 def fused(schedule: Any, loops: Sequence[Any]) -> Any:
     """One loop of one or more."""
     return schedule.fuse(*loops) if len(loops) > 1 else loops[0]

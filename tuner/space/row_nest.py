@@ -7,9 +7,9 @@ sums beyond it (TVM 0.27). `rows_of` answers for what `merge` does not ask: that
 from collections.abc import Sequence
 from typing import Any
 
-from tuner.space.calls import has_call
+from tuner.space.calls import has_call, may_be_vectors
 from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import begin, fused, may_be_vectors
+from tuner.space.registers import begin, fused
 from tuner.space.rows import Rows, is_one_element, n_accumulators
 from tuner.space.staging import below
 from tuner.space.tiling import PEELED

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.addresses import LINE_BYTES, element_bytes
-from tuner.space.calls import has_call
+from tuner.space.calls import gains_from_vectors
 from tuner.space.index_maps import index_map
-from tuner.space.registers import may_be_vectors
 from tuner.space.vectors import largest_divisor
 
 #: Narrower vectors than this are left to LLVM.
@@ -110,7 +109,7 @@ def write_tail(
     `rows`: so many of them, the axis before, lie side by side in the output where columns do not.
     """
     node = schedule.get(tail)
-    if not may_be_vectors(node) or has_call(node):
+    if not gains_from_vectors(node):
         return
     *_, row, last = below(schedule, tail, after)
     if rows is not None and math.gcd(columns, lanes) >= MIN_LANES:

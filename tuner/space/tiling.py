@@ -12,8 +12,9 @@ from typing import Any
 
 from tuner.addresses import bytes_of
 from tuner.space.axes import last_long, n_steps
-from tuner.space.calls import has_call
+from tuner.space.calls import gains_from_vectors
 from tuner.space.contraction import Contraction
+from tuner.space.epilogue import epilogue_of
 from tuner.space.fitting_tiles import divides
 from tuner.space.normal_form import STRUCTURE, TILED, NormalForm, normal_form
 from tuner.space.padding import padding_of, write_lines
@@ -21,7 +22,6 @@ from tuner.space.plans import Plan, Staging
 from tuner.space.registers import (
     STACK_BYTES,
     fused,
-    may_be_vectors,
     sampled,
     sum_in_registers,
     take_from_registers,
@@ -87,6 +87,19 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
     schedule.annotate(block, TILED, STRUCTURE)
 
 
+def largest_taken(schedule: Any, block: Any, contraction: Contraction) -> int | None:
+    """Elements of the largest tile that goes from registers to what reads its results.
+
+    None where nothing reads them tile by tile, or only behind all of a core's.
+    """
+    epilogue = epilogue_of(schedule, block, contraction)
+    if epilogue is None or not contraction.writes_rows or contraction.extents[2] > _SHORT:
+        return None
+    if not gains_from_vectors(schedule.get(epilogue.block)):
+        return None
+    return (STACK_BYTES - 1) // bytes_of(contraction.dtype)
+
+
 def _takes_from_registers(schedule: Any, tail: Any | None, contraction: Contraction, plan: Plan) -> bool:
     """A register tile goes to its place by itself, so that its sums are never in memory.
 
@@ -101,8 +114,7 @@ def _takes_from_registers(schedule: Any, tail: Any | None, contraction: Contract
     if not contraction.writes_rows or columns % plan.tile.columns:
         return False
     if tail is not None:
-        node = schedule.get(tail)
-        return may_be_vectors(node) and not has_call(node)
+        return gains_from_vectors(schedule.get(tail))
     # Of a tile that goes on in the next line TVM has both lines copied whole.
     long = [axis for axis in contraction.rows if axis.extent > 1]
     is_in_line = len(long) <= 1 or divides(contraction.rows, plan.tile.rows)

@@ -26,7 +26,11 @@ _OVERHEAD_CYCLES = 0.8
 #: the next tile where it is more than so many rows of one vector: 784 x 192 of 16 deep made 224 GFLOP/s by 8
 #: rows, 219 by 16, 187 by 28 or by 14 x 2 vectors; of 64 deep 227, 227 and 218 (Zen 4; its peak is 230).
 #: Of thousands deep all are level; high ones, which read less, stay in front by a little overhead.
-_SPLIT_OVERHEAD_CYCLES, _WAITING_ROWS, _CYCLES_PER_RESULT = 0.3, 16, 3.6
+_SPLIT_OVERHEAD_CYCLES, _WAITING_ROWS = 0.3, 16
+#: What a vector of results costs that waits in memory: those above; and on Zen 5 those of a larger tile than
+#: goes from registers to what reads it (3.3 to 4.7): 1024 x 256, 16 deep, with bias and ReLU took 27 µs by
+#: 8 x 2, 20 by 4 x 2, 2000 x 512, 24 deep, 131 and 103; 64 and 80 deep both are level.
+_CYCLES_PER_RESULT = 3.6
 #: A load that misses the first cache at each step: 27 rows 2 KiB apart made 0.45 of peak, 16 and 27 rows
 #: 4 KiB apart 0.37 and 0.2 (Zen 4).
 _CYCLES_PER_MISS = 3.0
@@ -87,6 +91,9 @@ class Results:
     roomy_rows: int | None = None
     #: Operands are of another type.
     casts: bool = False
+    #: Results of a larger tile (elements), and of padded columns, wait in memory for what reads them; None:
+    #: nothing does so.
+    taken: int | None = None
 
 
 def vector_unit(target: Any, dtype: str) -> VectorUnit:
@@ -234,9 +241,17 @@ def _share(tile: RegisterTile, unit: VectorUnit, results: Results) -> float:
     cycles += (tile.rows + vectors) * _CYCLES_PER_CAST * results.casts
     is_split = unit.fmas_per_cycle < FMAS_PER_CYCLE
     cycles += _SPLIT_OVERHEAD_CYCLES if is_split else _OVERHEAD_CYCLES
-    if is_split and results.depth is not None and (vectors > 1 or tile.rows > _WAITING_ROWS):
+    waits = vectors > 1 or tile.rows > _WAITING_ROWS if is_split else _is_left(tile, results)
+    if waits and results.depth is not None:
         cycles += fmas * _CYCLES_PER_RESULT / results.depth
     return fmas / unit.fmas_per_cycle / cycles * (_WIDE if vectors > tile.rows else 1.0)
+
+
+def _is_left(tile: RegisterTile, results: Results) -> bool:
+    """In memory, before what reads its results."""
+    if results.taken is None:
+        return False
+    return tile.rows * tile.columns > results.taken or results.columns % tile.columns > 0
 
 
 def largest_divisor(number: int, *, at_most: int) -> int:

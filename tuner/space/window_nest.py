@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tuner.space.calls import counts_places, has_call
+from tuner.space.calls import counts_places, gains_from_vectors
 from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import begin, may_be_vectors
+from tuner.space.registers import begin
 from tuner.space.staging import below
 from tuner.space.tiling import PEELED
 from tuner.space.windows import Window, paddings_of
@@ -117,7 +117,7 @@ def _write_consumer(schedule: Any, block: Any, after: Any, window: Window) -> No
 def _vectorize(schedule: Any, block: Any, after: Any, window: Window) -> None:
     last = below(schedule, block, after)[-1]
     node, extent = schedule.get(block), int(schedule.get(last).extent)
-    if window.lanes > 1 and may_be_vectors(node) and not (has_call(node) or counts_places(node)):
+    if window.lanes > 1 and gains_from_vectors(node) and not counts_places(node):
         if extent % window.lanes == 0:
             _, within = schedule.split(last, [None, window.lanes])
             schedule.vectorize(within)
