@@ -68,7 +68,8 @@ def tiled(schedule: Any, block: Any, target: Any) -> list[Any]:
 def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> list[Any]:
     """Schedules of a product of two operands."""
     contraction = contraction.by_images() or contraction
-    contraction = replace(contraction, taken=largest_taken(normal, normal.get_sblock(name), contraction))
+    looked = normal.copy()  # each question becomes part of a trace
+    contraction = replace(contraction, taken=largest_taken(looked, looked.get_sblock(name), contraction))
     unit = vector_unit(target, contraction.dtype)
     straight = fitting_unit(unit, contraction.extents[1])
     cores = int(target.attrs.get("num-cores", 1))
