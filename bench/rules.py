@@ -63,7 +63,7 @@ class Run:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workloads", type=workloads.asked, default="GMM-512,CBR,DEP,SFM", help="names, or those of a list"
+        "--workloads", type=workloads.asked, default="GMM-512,CBR,DEP,SFM", help="names and lists"
     )
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seeds", type=int, default=1)

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workloads",
         type=workloads.asked,
         default="C2D-a",
-        help=f"names, or a list: {', '.join(workloads.LISTS)}",
+        help=f"names and lists, commas between: {', '.join(workloads.LISTS)}",
     )
     parser.add_argument("--space", default=",".join(_SPACES), help=f"names, {TUNE_TIR} for stock itself")
     parser.add_argument("--trials", default="64", help="several: the most are searched, the others its first")

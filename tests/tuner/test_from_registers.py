@@ -74,6 +74,23 @@ def test_tiles_are_small_enough_where_short_sums_are_read_tile_by_tile(depth, ep
     assert {taken for _, taken in found} == {expected}
 
 
+@pytest.mark.parametrize(("columns", "expected"), [(100, False), (120, True), (20, True)])
+def test_many_quarters_of_a_vector_behind_a_product_are_left_to_llvm(columns, expected):
+    """Halves of a vector, and few quarters, are written out."""
+    mod = matmul(97, columns, 64, epilogue=True)
+    found = [each for each in spaces(mod, _ZEN3 | {"mcpu": "znver5"}) if _pads(each)]
+    assert found
+    assert {_is_vector(each, "D") for each in found} == {expected}
+
+
+def _pads(schedule):
+    return "PadEinsum" in canonical_text(schedule.trace)
+
+
+def _is_vector(schedule, name):
+    return schedule.get(schedule.get_loops(schedule.get_sblock(name))[-1]).kind == _VECTORIZED
+
+
 def _tile_bytes(schedule):
     """Of all unrolled and vectorised loops around the sum."""
     (name,) = [
