@@ -1,47 +1,13 @@
 """Kinds of functions whose sizes are drawn at random, and how each is built. float32."""
 
-import math
-import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from bench import fresh, unseen
+from bench.drawing import Dice, Kind, image
 from bench.fused import of_topi
+from bench.fused_kinds import FUSED_KINDS
 from bench.suite import Build
-
-_Choice = TypeVar("_Choice")
-
-
-class Dice:
-    """Draws sizes: the same seed draws the same ones."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def extent(self, least: int, most: int) -> int:
-        """Log-uniform; every other one has few significant bits, as most of a model's have."""
-        value = round(math.exp(self._random.uniform(math.log(least), math.log(most))))
-        if self._random.random() < 0.5:
-            grain = 1 << max(0, value.bit_length() - 3)
-            value = round(value / grain) * grain
-        return min(max(value, least), most)
-
-    def of(self, *choices: _Choice) -> _Choice:
-        return self._random.choice(choices)
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    draw: Callable[[Dice], tuple[int, ...]]
-    #: Takes what is drawn.
-    build: Callable[..., Build]
-
-
-def _image(dice: Dice) -> tuple[int, int]:
-    """Rows and columns: most images are square."""
-    rows = dice.extent(5, 120)
-    return rows, dice.of(rows, rows, dice.extent(5, 120))
 
 
 def _window(dice: Dice) -> tuple[int, int, int]:
@@ -52,23 +18,23 @@ def _window(dice: Dice) -> tuple[int, int, int]:
 
 def _conv2d(dice: Dice) -> tuple[int, ...]:
     channels, filters = dice.extent(3, 512), dice.extent(8, 512)
-    return dice.of(1, 1, 1, 2, 8), *_image(dice), channels, filters, *_window(dice)
+    return dice.of(1, 1, 1, 2, 8), *image(dice), channels, filters, *_window(dice)
 
 
 def _dilated(dice: Dice) -> tuple[int, ...]:
     """(H, W, CI, CO, dilation)."""
-    return *_image(dice), dice.extent(8, 256), dice.extent(8, 256), dice.of(2, 3, 4)
+    return *image(dice), dice.extent(8, 256), dice.extent(8, 256), dice.of(2, 3, 4)
 
 
 def _grouped(dice: Dice) -> tuple[int, ...]:
     """(H, W, channels of a group, filters of a group, groups, stride)."""
     sizes = dice.extent(2, 48), dice.extent(2, 48), dice.of(2, 3, 4, 8, 16, 32)
-    return *_image(dice), *sizes, dice.of(1, 1, 2)
+    return *image(dice), *sizes, dice.of(1, 1, 2)
 
 
 def _depthwise(dice: Dice) -> tuple[int, ...]:
     """(H, W, C, kernel, stride)."""
-    return *_image(dice), dice.extent(8, 768), dice.of(3, 3, 5, 7), dice.of(1, 1, 2)
+    return *image(dice), dice.extent(8, 768), dice.of(3, 3, 5, 7), dice.of(1, 1, 2)
 
 
 def _transposed(dice: Dice) -> tuple[int, ...]:
@@ -101,7 +67,7 @@ def _batched(dice: Dice) -> tuple[int, ...]:
 
 def _pooled(dice: Dice) -> tuple[int, ...]:
     """(H, W, C, window, stride, padding)."""
-    return *_image(dice), dice.extent(8, 512), *dice.of((2, 2, 0), (2, 1, 0), (3, 1, 1), (3, 2, 1), (5, 1, 2))
+    return *image(dice), dice.extent(8, 512), *dice.of((2, 2, 0), (2, 1, 0), (3, 1, 1), (3, 2, 1), (5, 1, 2))
 
 
 def _table(dice: Dice) -> tuple[int, ...]:
@@ -111,7 +77,7 @@ def _table(dice: Dice) -> tuple[int, ...]:
 
 def _maps(dice: Dice) -> tuple[int, ...]:
     """(N, C, H, W)."""
-    return dice.of(1, 1, 4), dice.extent(8, 768), *_image(dice)
+    return dice.of(1, 1, 4), dice.extent(8, 768), *image(dice)
 
 
 def _conv2d_nchw(*sizes: int) -> Build:
@@ -266,4 +232,5 @@ KINDS: Final[Mapping[str, Kind]] = {
     "global-mean": Kind(_maps, _global_mean),
     "scaled-relu": Kind(_maps, _scaled_relu),
     "larger": Kind(_maps, _larger),
+    **FUSED_KINDS,
 }

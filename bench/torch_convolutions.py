@@ -190,3 +190,39 @@ def residual(torch: Any, data: Any, weight: Any, bias: Any, skip: Any) -> list[C
     formats = (torch.contiguous_format, torch.channels_last)
     tensors = (data.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1), skip.permute(0, 3, 1, 2))
     return [partial(call, *(each.contiguous(memory_format=order) for each in tensors)) for order in formats]
+
+
+def joined_nchw(torch: Any, first: Any, second: Any, weight: Any, bias: Any) -> list[Call]:
+    """3x3 of both images' channels."""
+    flat = bias.reshape(-1)
+
+    def call(one: Any, other: Any, filters: Any) -> Any:
+        return torch.nn.functional.conv2d(torch.cat((one, other), 1), filters, flat, 1, 1).relu_()
+
+    formats = (torch.contiguous_format, torch.channels_last)
+    triples = [
+        [each.contiguous(memory_format=order) for each in (first, second, weight)] for order in formats
+    ]
+    return [partial(call, *triple) for triple in triples]
+
+
+def excited_nchw(torch: Any, data: Any, scale: Any, weight: Any, bias: Any) -> list[Call]:
+    flat = bias.reshape(-1)
+
+    def call(image: Any, filters: Any) -> Any:
+        return torch.nn.functional.conv2d(torch.mul(image, scale), filters, flat)
+
+    return [partial(call, *pair) for pair in arranged(torch, data, weight)]
+
+
+def depthwise_relu6(torch: Any, data: Any, weight: Any, scale: Any, shift: Any) -> list[Call]:
+    """Scale and shift as a batch normalisation, which makes one pass of them."""
+    functional, channels = torch.nn.functional, data.shape[3]
+    mean, variance = torch.zeros_like(scale), torch.ones_like(scale)
+
+    def call(image: Any, filters: Any) -> Any:
+        out = functional.conv2d(image, filters, None, 1, 1, 1, channels)
+        return functional.relu6(functional.batch_norm(out, mean, variance, scale, shift), inplace=True)
+
+    pairs = arranged(torch, data.permute(0, 3, 1, 2), weight.permute(3, 0, 1, 2))
+    return [partial(call, *pair) for pair in pairs]

@@ -181,3 +181,47 @@ def scaled_relu(torch: Any, data: Any, scale: Any, shift: Any) -> list[Call]:
         lambda: torch.addcmul(shift, data, scale).relu_(),
         *batch_norm_relu(torch, data, scale.reshape(-1), shift.reshape(-1)),
     ]
+
+
+def dense_hard_swish(torch: Any, data: Any, weight: Any, bias: Any) -> list[Call]:
+    functional = torch.nn.functional
+    return [lambda: functional.hardswish(functional.linear(data, weight, bias), inplace=True)]
+
+
+def gated(torch: Any, data: Any, weight: Any, gate: Any) -> list[Call]:
+    linear = torch.nn.functional.linear
+    return [lambda: linear(data, weight).relu_().mul_(linear(data, gate))]
+
+
+def unit_rows(torch: Any, data: Any) -> list[Call]:
+    return [lambda: torch.nn.functional.normalize(data, dim=1)]
+
+
+def group_norm(groups: int) -> Prepare:
+    def prepare(torch: Any, data: Any, scale: Any, shift: Any) -> list[Call]:
+        normalise = torch.nn.functional.group_norm
+        return [partial(normalise, each, groups, scale, shift) for each in formats(torch, data)]
+
+    return prepare
+
+
+def channel_means(torch: Any, data: Any) -> list[Call]:
+    return [partial(torch.mean, each, 1, keepdim=True) for each in formats(torch, data)]
+
+
+def added_larger(torch: Any, data: Any, other: Any) -> list[Call]:
+    resize = torch.nn.functional.interpolate
+
+    def call(small: Any, large: Any) -> Any:
+        return resize(small, scale_factor=2, mode="nearest").add_(large)
+
+    pairs = zip(formats(torch, data), formats(torch, other), strict=True)
+    return [partial(call, *pair) for pair in pairs]
+
+
+def by_heads(heads: int) -> Prepare:
+    def prepare(torch: Any, data: Any, bias: Any) -> list[Call]:
+        shape = (data.shape[0], heads, -1)
+        return [lambda: torch.add(data, bias).view(shape).transpose(0, 1).contiguous()]
+
+    return prepare
