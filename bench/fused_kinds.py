@@ -104,15 +104,6 @@ def _norm_dense(rows: int, columns: int, depth: int) -> Build:
     )
 
 
-def _gated(rows: int, columns: int, depth: int) -> Build:
-    """Two products of the same rows, one the other's gate (ReLU)."""
-
-    def function(topi: Any, x: Any, w: Any, v: Any) -> Any:
-        return topi.multiply(topi.nn.relu(topi.nn.dense(x, w)), topi.nn.dense(x, v))
-
-    return of_topi(function, (rows, depth), (columns, depth), (columns, depth))
-
-
 def _attention(heads: int, queries: int, keys: int, width: int) -> Build:
     """A polynomial in place of exp, as Relax's FastMathTransform writes it; values lie turned."""
 
@@ -181,7 +172,6 @@ FUSED_KINDS: Final[Mapping[str, Kind]] = {
     "depthwise-relu6": Kind(_channels, _depthwise_relu6),
     "dense-hard-swish": Kind(_rows, _dense_hard_swish),
     "norm-dense": Kind(_rows, _norm_dense),
-    "gated": Kind(_rows, _gated),
     "attention": Kind(_heads, _attention),
     "rms-norm": Kind(_table, _rms_norm),
     "unit-rows": Kind(_table, _unit_rows),

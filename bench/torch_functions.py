@@ -188,11 +188,6 @@ def dense_hard_swish(torch: Any, data: Any, weight: Any, bias: Any) -> list[Call
     return [lambda: functional.hardswish(functional.linear(data, weight, bias), inplace=True)]
 
 
-def gated(torch: Any, data: Any, weight: Any, gate: Any) -> list[Call]:
-    linear = torch.nn.functional.linear
-    return [lambda: linear(data, weight).relu_().mul_(linear(data, gate))]
-
-
 def unit_rows(torch: Any, data: Any) -> list[Call]:
     return [lambda: torch.nn.functional.normalize(data, dim=1)]
 

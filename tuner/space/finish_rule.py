@@ -20,6 +20,8 @@ from tuner.trace import TVM_ERRORS
 
 #: As stock's rule shares out.
 _JOBS_PER_CORE = 16
+#: Of a few long lines.
+_PIECES_PER_CORE = 4
 _SERIAL = 0
 
 
@@ -137,9 +139,13 @@ def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
         return
     extents = [int(axis.dom.extent) for axis in node.iter_vars]
     lanes = vector_unit(target, str(node.writes[0].source.dtype)).lanes
+    is_long = math.prod(extents) >= MIN_PARALLEL_ELEMENTS
+    enough = _PIECES_PER_CORE * int(target.attrs.get("num-cores", 1)) if is_long else 1
     first = None if all(spatial) else spatial.index(False)
-    outer = write_lines(schedule, loops, node, lanes=lanes) if first is None else loops[:first]
-    if outer and math.prod(extents) >= MIN_PARALLEL_ELEMENTS:
+    outer = loops[:first]
+    if first is None:
+        outer = write_lines(schedule, loops, node, lanes=lanes, enough=enough)
+    if outer and is_long:
         schedule.parallel(fused(schedule, outer))
     if first is not None and node.init is not None:
         schedule.decompose_reduction(block, loops[first])

@@ -12,6 +12,7 @@ from tuner.expressions import loads_of
 from tuner.space.calls import parts_of
 from tuner.space.contraction import Contraction
 from tuner.space.offering import is_crowded
+from tuner.space.reshapes import inline_reshape
 
 _LOADS = ("BufferLoad", "TensorLoad")
 
@@ -32,8 +33,12 @@ def inline_rule(stock: Any) -> Any:
             stock._initialize_with_tune_context(context)  # noqa: SLF001 - TVM calls it so
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
+            name = str(sch.get(block).name_hint)
             kept = [sch.copy()] if not self.is_crowded and _computes_an_operand(sch, block) else []
-            return [*stock.apply(sch, block), *kept]
+            inlined = list(stock.apply(sch, block))
+            for each in inlined:
+                inline_reshape(each, name)
+            return [*inlined, *kept]
 
         def clone(self) -> Any:
             return inline_rule(stock.clone())

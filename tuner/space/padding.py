@@ -1,9 +1,11 @@
 """Blocks that pad an operand and do nothing else, and the innermost loops of what goes element by element."""
 
+import math
 from typing import Any
 
 from tuner.expressions import loads_of
 from tuner.space.calls import gains_from_vectors
+from tuner.space.vectors import largest_divisor
 
 _SPATIAL = 0
 
@@ -17,10 +19,19 @@ def padding_of(schedule: Any, block: Any, buffer: Any) -> Any | None:
     return None
 
 
-def write_lines(schedule: Any, loops: list[Any], node: Any, *, lanes: int) -> list[Any]:
-    """Makes vectors, or lines, of the last of `loops`, a spatial block's; returns those outside of them."""
+def write_lines(schedule: Any, loops: list[Any], node: Any, *, lanes: int, enough: int = 1) -> list[Any]:
+    """Makes vectors, or lines, of the last of `loops`, a spatial block's; returns those outside of them.
+
+    `enough`: where they have fewer steps, pieces of long lines of vectors are among them.
+    """
     *outer, last = loops
-    if int(schedule.get(last).extent) % lanes == 0 and gains_from_vectors(node):
+    extent = int(schedule.get(last).extent)
+    if extent % lanes == 0 and gains_from_vectors(node):
+        n_outer = math.prod(int(schedule.get(loop).extent) for loop in outer)
+        n_pieces = largest_divisor(extent // lanes, at_most=max(1, enough // n_outer))
+        if n_pieces > 1:
+            pieces, last = schedule.split(last, [n_pieces, None])
+            outer = [*outer, pieces]
         _, within = schedule.split(last, [None, lanes])
         schedule.vectorize(within)
     elif len(outer) > 1 and _is_of_lines(node, int(schedule.get(last).extent)):

@@ -10,7 +10,7 @@ from typing import Any
 from tuner.space.calls import has_call, may_be_vectors
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import begin, fused
-from tuner.space.rows import Rows, is_one_element, n_accumulators
+from tuner.space.rows import Rows, is_one_element, line_of, n_accumulators
 from tuner.space.staging import below
 from tuner.space.tiling import PEELED
 
@@ -89,7 +89,8 @@ def _write_map(schedule: Any, block: Any, cores: Any, rows: Rows) -> None:
         return
     if not may_be_vectors(node):
         return
-    steps, lanes = schedule.split(fused(schedule, below(schedule, block, cores)), [None, rows.lanes])
+    line = below(schedule, block, cores)[-line_of(node, rows.n_axes).n_axes :]
+    steps, lanes = schedule.split(fused(schedule, line), [None, rows.lanes])
     schedule.vectorize(lanes)
     if rows.has_tail:
         schedule.annotate(steps, PEELED, 1)

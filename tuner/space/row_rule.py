@@ -5,7 +5,7 @@ from typing import Any
 
 from tuner.space.offering import is_untouched, written
 from tuner.space.row_nest import write_rows
-from tuner.space.rows import rows_of
+from tuner.space.rows import in_rows, rows_of
 from tuner.space.vectors import vector_unit
 
 
@@ -14,6 +14,8 @@ def passed_through(schedule: Any, block: Any, target: Any) -> list[Any]:
     if not is_untouched(schedule, block):
         return []
     node = schedule.get(block)
-    found = rows_of(schedule, block, vector_unit(target, str(node.writes[0].source.dtype)))
+    name, unit = str(node.name_hint), vector_unit(target, str(node.writes[0].source.dtype))
+    lined = in_rows(schedule, block)
+    found = rows_of(lined, lined.get_sblock(name), unit)
     writes = [partial(lambda copy, _block, way: write_rows(copy, way), way=way) for way in found]
-    return written(schedule, str(node.name_hint), writes)
+    return written(lined, name, writes)

@@ -14,6 +14,7 @@ from typing import Any
 from tuner.addresses import UnknownError, element_bytes
 from tuner.space.calls import has_call, parts_of
 from tuner.space.contraction import Contraction
+from tuner.space.reshapes import with_rows_first
 from tuner.space.strides import strides_of
 from tuner.space.vectors import VectorUnit
 
@@ -47,7 +48,7 @@ def rows_of(schedule: Any, block: Any, unit: VectorUnit) -> tuple[Rows, ...]:
     # Of a chain's reductions one brings the forms, or they would be there twice.
     if first != str(schedule.get(block).name_hint):
         return ()
-    lengths = [_length(node, len(rows)) for node in nodes if not is_one_element(node, len(rows))]
+    lengths = [line_of(node, len(rows)).length for node in nodes if not is_one_element(node, len(rows))]
     return tuple(
         Rows(
             blocks=names,
@@ -64,6 +65,13 @@ def n_blocks_of_rows(schedule: Any, block: Any, unit: VectorUnit) -> int:
     """How many blocks `rows_of` passes over with this one, asked of it or of another; 0: it does not."""
     _, names = _shared_rows(schedule, block, unit)
     return len(names)
+
+
+def in_rows(schedule: Any, block: Any) -> Any:
+    """The schedule, or a copy in which what follows a reduction of rows has these for its first axes."""
+    node = schedule.get(block)
+    rows = _rows(node)
+    return with_rows_first(schedule, block, rows) if rows and Contraction.of(node) is None else schedule
 
 
 def is_one_element(node: Any, n_axes: int) -> bool:
@@ -155,11 +163,29 @@ def _passes(node: Any, rows: Sequence[int], lanes: int) -> bool:
         return False
     if is_one_element(node, n_axes):
         return node.init is None
-    return _length(node, n_axes) >= _MIN_VECTORS * lanes and _is_in_line(node, n_axes)
+    line = line_of(node, n_axes)
+    return line.length >= _MIN_VECTORS * lanes and (is_map or line.n_axes == len(axes) - n_axes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The last axes of a block, which take neighbours one by one, or all the same element, of each buffer."""
+
+    n_axes: int
+    length: int
+
+
+def line_of(node: Any, n_rows: int) -> Line:
+    """As long as it can be without the rows; of a scale for each channel it is an image, and none of axes."""
+    axes = node.iter_vars
+    for first in range(n_rows, len(axes)):
+        if _is_in_line(node, first):
+            return Line(n_axes=len(axes) - first, length=_length(node, first))
+    return Line(n_axes=0, length=1)
 
 
 def _is_in_line(node: Any, n_axes: int) -> bool:
-    """Of each buffer the axes behind the rows take neighbours one by one, or all the same element."""
+    """Of each buffer the axes from the given one on take neighbours one by one, or all the same element."""
     places = range(n_axes, len(node.iter_vars))
     extents = [int(node.iter_vars[place].dom.extent) for place in places]
     line = [math.prod(extents[at + 1 :]) for at in range(len(extents))]
@@ -200,17 +226,17 @@ def _may_be_one_loop(schedule: Any, names: Sequence[str], n_axes: int) -> bool:
 
 def _is_own_row(node: Any, indices: Sequence[Any], n_axes: int) -> bool:
     """The first indices are the rows' axes in their order, and no other index knows of them."""
+    from tvm.sym import Analyzer
     from tvm.tirx.analysis import undefined_vars
 
     axes = list(node.iter_vars)[:n_axes]
     if len(indices) < n_axes:
         return False
+    bounds = Analyzer()
+    for axis in node.iter_vars:
+        bounds.bind(axis.var, axis.dom)
     for axis, index in zip(axes, indices, strict=False):
-        if not index.same_as(axis.var) and not (int(axis.dom.extent) == 1 and _is_zero(index)):
+        if not bounds.can_prove_equal(index, axis.var):
             return False
     used = [variable for index in list(indices)[n_axes:] for variable in undefined_vars(index, [])]
     return not any(axis.var.same_as(variable) for axis in axes for variable in used)
-
-
-def _is_zero(index: Any) -> bool:
-    return getattr(index, "value", None) == 0
