@@ -1,16 +1,19 @@
 """Contractions whose columns fill no whole vectors: they end with a lesser one, and no operand is copied."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.tuner.contractions import assert_same_numbers, convolution, matmul, spaces, tvm
 from tuner.space import contraction_rule
 from tuner.space.contraction import Contraction
 from tuner.space.plans import Staging, ending_plans
-from tuner.space.vectors import VectorUnit, ending_speed
+from tuner.space.vectors import RegisterTile, Results, VectorUnit, ending_speed, hope_of_ended_columns
 from tuner.trace import canonical_text
 
 #: Tiles of one vector are as good as others where vectors are computed by halves.
 _SPLIT = VectorUnit(lanes=8, registers=32, fmas_per_cycle=1)
+_WHOLE = VectorUnit(lanes=8, registers=32)
 
 
 @pytest.fixture(autouse=True)
@@ -59,10 +62,10 @@ def test_convolutions_too(llvm, monkeypatch, size, channels, filters, groups, st
     assert_same_numbers(mod, llvm, seed=4, found=found, at_most=len(found))
 
 
-def _plans(rows, columns, depth, *, cores=2):
+def _plans(rows, columns, depth, *, cores=2, unit=_SPLIT):
     schedule = tvm.s_tir.Schedule(matmul(rows, columns, depth))
     (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
-    return ending_plans(Contraction.of(schedule.get(block)), _SPLIT, cores=cores)
+    return ending_plans(Contraction.of(schedule.get(block)), unit, cores=cores)
 
 
 def test_nothing_is_copied_or_padded():
@@ -79,6 +82,38 @@ def test_nothing_is_copied_or_padded():
 )
 def test_others_do_not_end(rows, columns, depth, cores):
     assert _plans(rows, columns, depth, cores=cores) == ()
+
+
+@pytest.mark.parametrize("unit", [_WHOLE, VectorUnit(lanes=8, registers=16)], ids=["32 registers", "16"])
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "epilogue"),
+    [(32, 49, 40, False), (48, 71, 33, True), (24, 361, 20, True), (64, 79, 300, False), (24, 37, 64, True)],
+    ids=["one left", "one missing", "two of eleven", "deep", "behind pairs"],
+)
+def test_wider_tiles_give_these_numbers_too(llvm, monkeypatch, rows, columns, depth, epilogue, unit):
+    monkeypatch.setattr(contraction_rule, "vector_unit", lambda *_: unit)
+    mod = matmul(rows, columns, depth, epilogue=epilogue)
+    found = _ended(mod, llvm, monkeypatch)
+    assert found
+    assert_same_numbers(mod, llvm, seed=5, found=found, at_most=len(found))
+
+
+def test_vectors_of_a_tile_are_whole_or_missing_but_for_one():
+    """Of three and a lesser one: pairs, or three and it by itself; of two pairs and it three would not do."""
+    results = Results(rows=64, columns=3 * 8 + 5)
+    hopes = [
+        hope_of_ended_columns(RegisterTile(rows=6, columns=8 * vectors), _WHOLE, results)
+        for vectors in range(1, 5)
+    ]
+    assert [hope > 0 for hope in hopes] == [True, True, True, False]
+    assert hope_of_ended_columns(RegisterTile(rows=6, columns=16), _WHOLE, replace(results, columns=37)) > 0
+    assert hope_of_ended_columns(RegisterTile(rows=6, columns=24), _WHOLE, replace(results, columns=37)) == 0
+
+
+def test_the_widest_hope_is_asked_first_and_all_are_read_in_place():
+    (plan, *others) = _plans(40, 3481, 150, unit=VectorUnit(lanes=16, registers=32))
+    assert (plan.tile.rows, plan.tile.columns) == (10, 32)
+    assert all(each.ends and not each.peels for each in (plan, *others))
 
 
 def test_a_lesser_vector_takes_the_time_of_the_power_of_two_above_it():

@@ -9,7 +9,15 @@ from dataclasses import replace
 
 from tuner.space.axes import Axis
 from tuner.space.contraction import Contraction
-from tuner.space.vectors import RegisterTile, Results, VectorUnit, best_tiles, hope, register_tiles
+from tuner.space.vectors import (
+    RegisterTile,
+    Results,
+    VectorUnit,
+    best_tiles,
+    hope,
+    hope_of_ended_columns,
+    register_tiles,
+)
 
 #: Unstaged tiles are as good as others where their hope is at least this share of the best.
 _NEARLY = 0.8
@@ -17,6 +25,8 @@ _NEARLY = 0.8
 #: 3x3. Channels first, 96 to 128 of 27x27 on Zen 3: a nest with a tile of 0.59 took 1.15 ms, one with a tile
 #: of 0.88, padded, and its copy 1.87.
 _NEARLY_SLIDING = 0.5
+#: Of the best that may end so: 4 x 2 vectors took 147 µs where 8 x 2 took 114 (Zen 5).
+_NEARLY_ENDING = 0.95
 #: A last tile of fewer rows pays from this depth on: 1533 µs for 1643 of whole tiles at 512 (Zen 3), level at
 #: 192, and 181 for 159 at 64. Where the image would be copied tap by tap it pays at once: 53 x 53, 3 to 32
 #: channels, 27 deep, took 87 µs with that copy, 25 so; 31 x 31, groups of two, 87 and 36 (Zen 4).
@@ -49,13 +59,17 @@ def even_tiles(contraction: Contraction, unit: VectorUnit, *, count: int) -> tup
 
 
 def ending_tiles(contraction: Contraction, unit: VectorUnit) -> tuple[RegisterTile, ...]:
-    """Of one vector, which the last of the columns need not fill."""
-    ending = [
-        tile
+    """Whose last vector of columns may be a lesser one, nearly as good as the best."""
+    results = results_in_place(contraction)
+    (best,) = best_tiles(register_tiles(unit), unit, results, count=1)
+    hopes = {
+        tile: hope_of_ended_columns(tile, unit, results)
         for tile in register_tiles(unit)
-        if tile.columns == unit.lanes and _has_even_rows(contraction, tile)
-    ]
-    return _nearly_best(contraction, unit, ending, count=2)
+        if _has_even_rows(contraction, tile)
+    }
+    least = max(_NEARLY * hope(best, unit, results), _NEARLY_ENDING * max(hopes.values(), default=0.0))
+    ranked = sorted(hopes, key=lambda tile: (-hopes[tile], tile.rows))
+    return tuple(tile for tile in ranked if hopes[tile] >= least)
 
 
 def sliding_tiles(contraction: Contraction, taps: Axis, unit: VectorUnit) -> Iterator[RegisterTile]:

@@ -68,6 +68,11 @@ _LEAST_PIECES = 4
 #: Elements of their operand: 1500 of 384, 64 deep, took 366 µs with a lesser last vector and 388 padded, 250
 #: of 512, 1024 deep, 1480 and 1230 (Zen 4).
 _NEAR_ENDING = 1 << 17
+_N_ENDING = 2
+#: Or of what one tile reads, while a core's rows pass over it; of the second number where vectors are split.
+#: 150 deep, 40 x 3481 took 99 µs so and 153 padded, 192 x 289, 768 deep, 215 and 245, 512 x 1001, 512 deep,
+#: 1210 and 1216 (Zen 5); of splitting CPUs no others were at hand than those above.
+_NEAR_ENDING_TILE = (1 << 15, 1 << 13)
 
 
 class Staging(StrEnum):
@@ -180,18 +185,23 @@ def ending_plans(
     Padded they would be copied, and all results written twice: 35 of 6400, eight deep, took 34 µs so, 23 with
     a lesser last vector, 32 deep 92 and 76; 163 of 1600, 64 deep, 175 and 158 (Zen 4).
     """
-    rows, columns, depth = contraction.extents
-    is_near = depth * columns <= _NEAR_ENDING
-    if not is_near or not contraction.columns_lie or not ending_speed(columns, unit):
+    if not contraction.columns_lie or not ending_speed(contraction.extents[1], unit):
         return ()
-    found = []
-    for tile in ending_tiles(contraction, unit):
-        # Of peeled rows TVM cannot tell which core has the last.
-        n_pieces = math.prod(axis.extent for axis in contraction.batch)
-        n_pieces *= rows // tile.rows if rows % tile.rows == 0 else 1
-        if n_pieces % cores == 0 or n_pieces >= _LEAST_PIECES * cores:
-            found.append((tile, Staging.NONE, Staging.NONE))
+    tiles = [tile for tile in ending_tiles(contraction, unit) if _may_end(contraction, tile, unit, cores)]
+    found = [(tile, Staging.NONE, Staging.NONE) for tile in tiles[:_N_ENDING]]
     return tuple(_plan(contraction, unit, choice, ends=True) for choice in _placed(found, padded))
+
+
+def _may_end(contraction: Contraction, tile: RegisterTile, unit: VectorUnit, cores: int) -> bool:
+    """Its columns are near enough, and the cores share the rows evenly, or many of them."""
+    rows, columns, depth = contraction.extents
+    near = _NEAR_ENDING_TILE[unit.fmas_per_cycle < FMAS_PER_CYCLE]
+    if depth * columns > _NEAR_ENDING and depth * tile.columns >= near:
+        return False
+    # Of peeled rows TVM cannot tell which core has the last.
+    n_pieces = math.prod(axis.extent for axis in contraction.batch)
+    n_pieces *= rows // tile.rows if rows % tile.rows == 0 else 1
+    return n_pieces % cores == 0 or n_pieces >= _LEAST_PIECES * cores
 
 
 def sliding_plans(

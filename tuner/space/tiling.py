@@ -164,7 +164,8 @@ def _nest(
     spreads_rows = n_pieces < _ENOUGH * cores or not _keeps_rows(plan)
     outer_columns: list[Any] = []
     if plan.ends:
-        for loop in (columns, tile_lanes):  # else TVM takes the last vector apart, lane by lane
+        several = [tile_vectors] if plan.tile.columns > lanes else []
+        for loop in (columns, *several, tile_lanes):  # else TVM takes the last vector apart, lane by lane
             schedule.annotate(loop, PEELED, 1)
         spreads_rows = not plan.peels
     else:

@@ -227,6 +227,22 @@ def hope_of_ended(tile: RegisterTile, unit: VectorUnit, results: Results) -> flo
     return results.rows / steps * results.columns / wide
 
 
+def hope_of_ended_columns(tile: RegisterTile, unit: VectorUnit, results: Results) -> float:
+    """Where the last vector of columns is a lesser one: of a tile's vectors all but it are whole, or missing.
+
+    0.0 where it is another's turn, for then the length of a vector would depend on its place in the tile.
+    """
+    vectors, whole = tile.columns // unit.lanes, results.columns // unit.lanes
+    n_tiles, left = divmod(whole, vectors)
+    if not n_tiles or left not in (0, vectors - 1):
+        return 0.0
+    last = tile if left else RegisterTile(rows=tile.rows, columns=unit.lanes)
+    steps = n_tiles * vectors / _share(tile, unit, results)
+    steps += last.columns // unit.lanes / _share(last, unit, results)
+    high, _ = tile.padded((results.rows, results.columns))
+    return results.columns / unit.lanes / steps * results.rows / high
+
+
 def _share(tile: RegisterTile, unit: VectorUnit, results: Results) -> float:
     """Of the peak."""
     vectors = tile.columns // unit.lanes
