@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from bench import report, report_draws, report_space, space_rows, workloads
 from bench.farm import running_farm
-from bench.kinds import KINDS, Dice
+from bench.drawing import Dice
+from bench.kinds import KINDS
 from bench.names import drawn_name
 from bench.processes import BenchError
 from bench.space_comparing import compared, parameter_bytes

@@ -6,7 +6,8 @@ import itertools
 import pytest
 
 from bench import draws, report_draws, vendors, workloads
-from bench.kinds import KINDS, Dice
+from bench.drawing import Dice
+from bench.kinds import KINDS
 from bench.names import drawn_name, kind_and_sizes
 from tests.bench.runs import space_row
 
