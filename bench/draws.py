@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from bench import report, report_draws, report_space, space_rows, workloads
-from bench.farm import running_farm
 from bench.drawing import Dice
+from bench.farm import running_farm
 from bench.kinds import KINDS
 from bench.names import drawn_name
 from bench.processes import BenchError

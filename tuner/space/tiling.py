@@ -164,8 +164,8 @@ def _nest(
     spreads_rows = n_pieces < _ENOUGH * cores or not _keeps_rows(plan)
     outer_columns: list[Any] = []
     if plan.ends:
-        several = [tile_vectors] if plan.tile.columns > lanes else []
-        for loop in (columns, *several, tile_lanes):  # else TVM takes the last vector apart, lane by lane
+        vectors = [tile_vectors] if plan.tile.columns > lanes else []
+        for loop in (columns, *vectors, tile_lanes):  # else TVM takes the last vector apart, lane by lane
             schedule.annotate(loop, PEELED, 1)
         spreads_rows = not plan.peels
     else:
