@@ -156,7 +156,7 @@ def _added_larger(rows: int, columns: int, channels: int) -> Build:
 
 
 def _by_heads(heads: int, queries: int, keys: int, width: int) -> Build:
-    """Rows of all heads, side by side, become rows of each (a bias is added)."""
+    """Rows of all heads, side by side, become rows of each (a bias is added); of queries and keys at once."""
 
     def function(topi: Any, x: Any, b: Any) -> Any:
         apart = topi.reshape(topi.add(x, b), (queries + keys, heads, width))

@@ -11,7 +11,7 @@ from tuner.space.plans import Staging, ending_plans
 from tuner.space.vectors import RegisterTile, Results, VectorUnit, ending_speed, hope_of_ended_columns
 from tuner.trace import canonical_text
 
-#: Tiles of one vector are as good as others where vectors are computed by halves.
+#: Tiles of one vector are as good as others where vectors are computed by halves, as by this unit.
 _SPLIT = VectorUnit(lanes=8, registers=32, fmas_per_cycle=1)
 _WHOLE = VectorUnit(lanes=8, registers=32)
 

@@ -158,7 +158,7 @@ def _finish_nest(schedule: Any, block: Any, target: Any) -> None:
 def _with_long_lines(schedule: Any, loops: list[Any], node: Any, *, lanes: int) -> list[Any]:
     """Loops that go along one line of all buffers are one, where the last is short and no whole vectors.
 
-    192 images of 14 x 14, each scaled, took 15 µs line by line, 2 so (Zen 5, two cores).
+    192 images of 14 x 14, each scaled, then one tap to 14 channels took 29 µs line by line, 6.4 so (Zen 5).
     """
     extents = [int(schedule.get(loop).extent) for loop in loops]
     n, length = 1, extents[-1]

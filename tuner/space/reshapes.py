@@ -2,7 +2,7 @@
 
 A normalisation of groups reads its image as [groups, channels of one, pixels], and writes [channels, pixels].
 TVM's AutoInline leaves such a block as it is, a copy of the image: 64 x 64, 16 groups of 48 channels, took
-523 µs with it and 250 without (Zen 5, two cores).
+398 µs with it, 202 in one pass without (Zen 5, two cores, the best of random programs).
 """
 
 from collections.abc import Sequence
