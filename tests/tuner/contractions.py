@@ -5,8 +5,11 @@ import json
 import numpy as np
 
 from checks.trace import check_trace
-from tuner.module import canonical_module
+from tuner.module import canonical_module, save_module
+from tuner.search.options import SearchOptions
+from tuner.search.setup import open_setup
 from tuner.space.contraction_rule import tiled
+from tuner.space.finish_rule import is_ours
 from tuner.space.vectors import VectorUnit
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
@@ -84,6 +87,14 @@ def spaces(mod, target):
     root = schedule.get_sblock("root")
     (block,) = [b for b in schedule.get_child_blocks(root) if schedule.get(b).init is not None]
     return tiled(schedule, block, make_target(target))
+
+
+def spaces_of_function(mod, target):
+    """Those of ours, of all its blocks."""
+    setup = open_setup(
+        module=save_module(mod), target=target, space={"rules": "tilefarm"}, seed=1, options=SearchOptions()
+    )
+    return [space for space in setup.design_spaces if is_ours(space)]
 
 
 def outputs(mod, target, arrays):

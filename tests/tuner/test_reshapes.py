@@ -6,24 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.tuner.contractions import assert_same_numbers, computed
-from tuner.search.options import SearchOptions
-from tuner.search.setup import open_setup
-from tuner.space.finish_rule import is_ours
+from tests.tuner.contractions import assert_same_numbers, computed, spaces_of_function
 from tuner.space.reshapes import inline_reshape
 from tuner.trace import canonical_text
 from tuner.tvm_light import load_tvm
 
 tvm = load_tvm()
-
-
-def spaces(mod, target):
-    """Those of ours, of the whole function."""
-    module = tvm.ir.save_json(mod)
-    setup = open_setup(
-        module=module, target=target, space={"rules": "tilefarm"}, seed=1, options=SearchOptions()
-    )
-    return [space for space in setup.design_spaces if is_ours(space)]
 
 
 def group_norm(shape, groups):
@@ -52,7 +40,7 @@ def row_loops(space):
 )
 def test_a_group_normalisation_is_one_pass_over_each_group(llvm, shape, groups):
     mod = group_norm(shape, groups)
-    found = [space for space in spaces(mod, llvm) if row_loops(space)]
+    found = [space for space in spaces_of_function(mod, llvm) if row_loops(space)]
     assert len(found) == 1
     assert len(found[0].get_child_blocks(found[0].get_sblock("root"))) == 6  # no copy of the image among them
     assert_same_numbers(mod, llvm, seed=1, found=found)
@@ -67,7 +55,7 @@ def test_of_any_extents_whatever_forms_there_are_give_these_numbers(
     llvm, batch, groups, channels, image, seed
 ):
     mod = group_norm((batch, groups * channels, *image), groups)
-    found = spaces(mod, llvm)
+    found = spaces_of_function(mod, llvm)
     if found:
         assert_same_numbers(mod, llvm, seed=seed, found=found, at_most=2)
 
@@ -75,14 +63,14 @@ def test_of_any_extents_whatever_forms_there_are_give_these_numbers(
 def test_few_groups_are_summed_in_pieces_too(llvm):
     """One group keeps one core of two busy."""
     mod = group_norm((1, 16, 64, 64), 1)
-    found = spaces(mod, llvm)
+    found = spaces_of_function(mod, llvm)
     assert not all(row_loops(space) for space in found)
     assert_same_numbers(mod, llvm, seed=2, found=found)
 
 
 def test_one_long_line_goes_over_the_cores_in_pieces(llvm):
     mod = computed(lambda topi, x, g, b: topi.nn.layer_norm(x, g, b, [1]), (1, 98304), (98304,), (98304,))
-    found = [space for space in spaces(mod, llvm) if not row_loops(space)]
+    found = [space for space in spaces_of_function(mod, llvm) if not row_loops(space)]
     assert found
     for space in found:
         *_, last = space.get_child_blocks(space.get_sblock("root"))

@@ -14,6 +14,7 @@ from tuner.addresses import element_bytes
 from tuner.expressions import loads_of
 from tuner.space.calls import has_call
 from tuner.space.choices import choosing_places, n_parts_of
+from tuner.space.fetched import Fetched, fetched_of, write_fetched
 from tuner.space.image_vectors import ImageVectors, image_vectors_of, write_image_vectors
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, sampled
@@ -62,7 +63,7 @@ class Squares:
     is_parallel: bool
 
 
-Way = Line | Squares | Unrolled | ImageVectors
+Way = Line | Squares | Unrolled | ImageVectors | Fetched
 
 
 @dataclass(slots=True)
@@ -111,6 +112,9 @@ def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) ->
     enough = _ENOUGH * cores * is_parallel
     lines = _lines(groups, lanes, enough=enough, n_parts=n_parts)
     images = image_vectors_of(node, unit, enough=enough)
+    fetched = tuple(fetched_of(schedule, block, enough=enough))
+    if fetched:
+        return fetched
     return (*unrolled_of(node, enough=enough), *images, *squares, *lines)
 
 
@@ -121,6 +125,8 @@ def write_injective(schedule: Any, block: Any, way: Way) -> None:
         outer, is_parallel = _write_line(schedule, loops, way), True
     elif isinstance(way, Unrolled):
         outer, is_parallel = write_unrolled(schedule, loops, way), True
+    elif isinstance(way, Fetched):
+        outer, is_parallel = write_fetched(schedule, block, way), True
     elif isinstance(way, ImageVectors):
         outer, is_parallel = write_image_vectors(schedule, block, way), way.is_parallel
     else:

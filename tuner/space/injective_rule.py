@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from tuner.space.fetched import fetches
 from tuner.space.finish_rule import is_ours
 from tuner.space.injective import injectives_of, stands_alone, write_injective
 from tuner.space.offering import written
@@ -11,7 +12,7 @@ from tuner.space.vectors import vector_unit
 
 def one_by_one(schedule: Any, block: Any, target: Any) -> list[Any]:
     """A schedule for each way to write the block; none where something sums or another was asked."""
-    if is_ours(schedule) or not stands_alone(schedule, block):
+    if is_ours(schedule) or not stands_alone(schedule, block) or fetches(schedule, block):
         return []
     node = schedule.get(block)
     unit = vector_unit(target, str(node.writes[0].source.dtype))

@@ -11,6 +11,8 @@ from typing import Any
 from tuner.expressions import loads_of
 from tuner.space.calls import parts_of
 from tuner.space.contraction import Contraction
+from tuner.space.fetched import fetches
+from tuner.space.injective import stands_alone
 from tuner.space.offering import is_crowded
 from tuner.space.reshapes import inline_reshape
 
@@ -34,7 +36,7 @@ def inline_rule(stock: Any) -> Any:
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
             name = str(sch.get(block).name_hint)
-            kept = [sch.copy()] if not self.is_crowded and _computes_an_operand(sch, block) else []
+            kept = [sch.copy()] if not self.is_crowded and _is_kept(sch, block) else []
             inlined = list(stock.apply(sch, block))
             for each in inlined:
                 inline_reshape(each, name)
@@ -44,6 +46,12 @@ def inline_rule(stock: Any) -> Any:
             return inline_rule(stock.clone())
 
     return InlineRule()
+
+
+def _is_kept(schedule: Any, block: Any) -> bool:
+    return _computes_an_operand(schedule, block) or (
+        stands_alone(schedule, block) and fetches(schedule, block)
+    )
 
 
 def _computes_an_operand(schedule: Any, block: Any) -> bool:

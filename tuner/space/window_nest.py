@@ -93,7 +93,7 @@ def _write_padding(schedule: Any, block: Any, within: Any, window: Window) -> No
         schedule.compute_at(producer, within, preserve_unit_loops=True)
         if window.stride > 1:
             line, dealt = schedule.split(below(schedule, producer, within)[-1], [None, window.stride])
-            schedule.reorder(dealt, line)
+            schedule.annotate(line, PEELED, 1)
             schedule.unroll(dealt)
             schedule.annotate(producer, TILED, STRUCTURE)
         else:
