@@ -185,6 +185,24 @@ def test_a_tap_that_meets_zeros_is_not_multiplied(llvm, stride):
         assert n_multiply_adds(schedule) == stride**2 * nest.tile.rows * nest.tile.columns // nest.lanes
 
 
+@pytest.mark.parametrize(
+    ("mod", "peels"),
+    [
+        (channels_first(19, 6, 56, kernel=4, stride=2, padding=1, relu=True), True),
+        (channels_first(23, 5, 13, kernel=3, stride=3), False),
+        (channels_last(17, 7, 24, kernel=4, stride=2, padding=1), False),
+        (channels_last(20, 7, 16, kernel=4, stride=2, padding=1), True),
+        (channels_last(7, 7, 24, kernel=4, stride=2, padding=1), False),
+    ],
+)
+def test_a_line_that_no_good_tile_divides_ends_with_a_lesser_one(llvm, mod, peels):
+    """Of few lines pieces are shared by the cores, and TVM cannot tell which core has the last tile."""
+    first, *_ = phase_nests(phased(mod), vector_unit(make_target(llvm), "float32"))
+    assert first.peels == peels
+    assert first.tile.rows > 1
+    assert_same_numbers(mod, llvm, seed=5, at_most=4)
+
+
 @pytest.mark.parametrize(("filters", "lanes"), [(37, 8), (5, 8), (3, 4)])
 def test_columns_that_fill_no_vectors_are_padded(llvm, filters, lanes):
     """Padded filters stand in the copy that is made of them, and padded results nowhere but in a tile."""
