@@ -134,8 +134,8 @@ def _tiles(
         whole = max((hope(tile, unit, line) for tile in first), default=0.0)
         left = {tile: hope_of_ended(tile, unit, line) for tile in tiles if _leaves(tile, line)}
         better = [tile for tile in left if tile.rows < line.rows and left[tile] > whole]
-        best, *others = sorted(better, key=lambda tile: (-left[tile], tile.rows)) or [None]
-        if best is not None:
+        if better:
+            best, *others = sorted(better, key=lambda tile: (-left[tile], tile.rows))
             first, ranked = [best], (*first, *others)
     return tuple(dict.fromkeys([*first, *ranked]))[:_N_TILES]
 
