@@ -70,6 +70,25 @@ def test_what_nothing_is_joined_to_or_what_lies_evenly_is_not_fetched():
         assert not ways(mod)
 
 
+def test_of_several_images_all_follow_the_first_that_is_inlined():
+    """Else design spaces would double with each."""
+
+    def function(topi, x, *others):
+        found = enlarged(topi, x)
+        for other in others:
+            found = topi.add(found, enlarged(topi, other))
+        return topi.nn.relu(found)
+
+    mod = computed(function, *[(1, 24, 6, 8)] * 4)
+    schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    resized = [each for each in blocks if "resize" in str(schedule.get(each).name_hint)]
+    assert len(resized) == 4
+    assert fetches(schedule, resized[1])
+    schedule.compute_inline(resized[0])
+    assert not fetches(schedule, resized[1])
+
+
 @pytest.mark.parametrize("method", ["nearest_neighbor", "linear"])
 @pytest.mark.parametrize("sizes", [(24, 6, 8), (5, 9, 13), (40, 7, 11), (2, 32, 24)])
 @pytest.mark.parametrize("times", [2, 3])

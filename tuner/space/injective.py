@@ -106,15 +106,15 @@ def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) ->
     elements = math.prod(group.extent for group in groups)
     calls = has_call(node)
     is_parallel = elements >= (_MIN_PARALLEL_CALLS if calls else MIN_PARALLEL_ELEMENTS)
-    squares = tuple(_squares(groups, element_bytes(node.body.buffer), unit, is_parallel=is_parallel))
-    lanes = 1 if calls or squares else unit.lanes
-    n_parts = n_parts_of(node)
     enough = _ENOUGH * cores * is_parallel
-    lines = _lines(groups, lanes, enough=enough, n_parts=n_parts)
-    images = image_vectors_of(node, unit, enough=enough)
     fetched = tuple(fetched_of(schedule, block, enough=enough))
     if fetched:
         return fetched
+    squares = tuple(_squares(groups, element_bytes(node.body.buffer), unit, is_parallel=is_parallel))
+    lanes = 1 if calls or squares else unit.lanes
+    n_parts = n_parts_of(node)
+    lines = _lines(groups, lanes, enough=enough, n_parts=n_parts)
+    images = image_vectors_of(node, unit, enough=enough)
     return (*unrolled_of(node, enough=enough), *images, *squares, *lines)
 
 

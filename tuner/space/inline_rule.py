@@ -3,7 +3,8 @@
 TVM inlines an activation or a normalisation into the product that reads it. There it is computed for each
 multiplication, and no register tile fits; computed once it is a pass over the operand. Where the operand is
 most of the work (a weight that is scaled, for one row) inlining is better: the search decides. Each such
-block doubles the design spaces, so of many contractions in one function none is kept apart.
+block doubles the design spaces, so of many contractions in one function none is kept apart. In functions that
+sum nothing what finds a line's elements at computed places is kept as well (tuner.space.fetched).
 """
 
 from typing import Any
@@ -49,6 +50,7 @@ def inline_rule(stock: Any) -> Any:
 
 
 def _is_kept(schedule: Any, block: Any) -> bool:
+    """As a block of its own, in one more schedule."""
     return _computes_an_operand(schedule, block) or (
         stands_alone(schedule, block) and fetches(schedule, block)
     )

@@ -68,30 +68,23 @@ def phase_nests(phased: Phased, unit: VectorUnit) -> tuple[PhaseNest, ...]:
     lanes = math.gcd(columns.extent, unit.lanes)
     peels = not _has_few_lines(contraction)
     ready = (False, True) if columns.place in contraction.vectors.contiguous else (True,)
-    whole = []
+    found = []
     if lanes >= _MIN_LANES:
-        whole = _whole_nests(replace(unit, lanes=lanes), results, packs=ready, peels=peels)
+        found += _nests(replace(unit, lanes=lanes), results, packs=ready, peels=peels)
     wide = min(unit.lanes, max(_MIN_LANES, widened(columns.extent)))
-    pads = lanes < wide >= _MIN_LANES
-    return (*whole, *(_padded_nests(replace(unit, lanes=wide), results, peels=peels) if pads else ()))
+    if lanes < wide >= _MIN_LANES:
+        found += _nests(replace(unit, lanes=wide), results, packs=(True,), peels=peels, pads=True)
+    return tuple(found)
 
 
-def _whole_nests(
-    unit: VectorUnit, results: Results, *, packs: Sequence[bool], peels: bool
+def _nests(
+    unit: VectorUnit, results: Results, *, packs: Sequence[bool], peels: bool, pads: bool = False
 ) -> list[PhaseNest]:
-    dividing = [tile for tile in register_tiles(unit) if results.columns % tile.columns == 0]
-    tiles = _tiles(dividing, unit, results, peels=peels)
+    fitting = [tile for tile in register_tiles(unit) if pads or results.columns % tile.columns == 0]
     return [
-        PhaseNest(tile=tile, lanes=unit.lanes, packs=each, peels=peels and _leaves(tile, results))
-        for tile in tiles
+        PhaseNest(tile=tile, lanes=unit.lanes, packs=each, pads=pads, peels=peels and _leaves(tile, results))
+        for tile in _tiles(fitting, unit, results, peels=peels)
         for each in packs
-    ]
-
-
-def _padded_nests(unit: VectorUnit, results: Results, *, peels: bool) -> list[PhaseNest]:
-    return [
-        PhaseNest(tile=tile, lanes=unit.lanes, packs=True, pads=True, peels=peels and _leaves(tile, results))
-        for tile in _tiles(register_tiles(unit), unit, results, peels=peels)
     ]
 
 
@@ -133,7 +126,7 @@ def _tiles(
     if peels:
         whole = max((hope(tile, unit, line) for tile in first), default=0.0)
         left = {tile: hope_of_ended(tile, unit, line) for tile in tiles if _leaves(tile, line)}
-        better = [tile for tile in left if tile.rows < line.rows and left[tile] > whole]
+        better = [tile for tile in left if left[tile] > whole]
         if better:
             best, *others = sorted(better, key=lambda tile: (-left[tile], tile.rows))
             first, ranked = [best], (*first, *others)
@@ -141,8 +134,8 @@ def _tiles(
 
 
 def _leaves(tile: RegisterTile, line: Results) -> bool:
-    """Some rows, of which there are no whole tiles."""
-    return line.rows % tile.rows > 0
+    """Some rows after whole tiles of them."""
+    return line.rows > tile.rows and line.rows % tile.rows > 0
 
 
 def _has_few_lines(contraction: Contraction) -> bool:
