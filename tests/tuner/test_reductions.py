@@ -48,7 +48,7 @@ def test_many_columns_are_shared_out_themselves():
 
 def test_columns_of_several_lines_are_one_line():
     (piecewise, whole) = ways(sums((1, 256, 32, 32), (1,)))
-    assert piecewise.groups == whole.groups == (1, 1, 2)
+    assert piecewise.groups == whole.groups == (3, 1)
     assert (piecewise.has_columns, piecewise.streams, piecewise.pieces) == (True, True, 8)
     assert (whole.has_columns, whole.vectors, whole.pieces) == (True, 4, 1)
 
