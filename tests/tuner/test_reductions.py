@@ -46,6 +46,13 @@ def test_many_columns_are_shared_out_themselves():
     assert in_registers.pieces == 1
 
 
+def test_columns_of_several_lines_are_one_line():
+    (piecewise, whole) = ways(sums((1, 256, 32, 32), (1,)))
+    assert piecewise.groups == whole.groups == (3, 1)
+    assert (piecewise.has_columns, piecewise.streams, piecewise.pieces) == (True, True, 8)
+    assert (whole.has_columns, whole.vectors, whole.pieces) == (True, 4, 1)
+
+
 @pytest.mark.parametrize("columns", [86, 1001, 1021], ids=["two of a prime", "odd vectors", "a prime"])
 def test_columns_that_no_vectors_fill_end_with_a_lesser_one(llvm, columns):
     mod = sums((520, columns), 0)
@@ -159,5 +166,5 @@ def test_a_sum_and_a_sum_of_squares_are_kept_together(llvm):
 
     mod = computed(function, (2, 16, 14, 14), (16,), (16,))
     (way,) = ways(mod)
-    assert way.groups == (1, 1, 3)
+    assert way.groups == (2, 3)
     assert_every_way(mod, llvm, seed=3)

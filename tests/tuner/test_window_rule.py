@@ -20,7 +20,8 @@ tvm = load_tvm()
 te = tvm.te
 
 OURS, _ = named_space("tilefarm")
-_UNROLLED = 3
+_SERIAL, _VECTORIZED, _UNROLLED = 0, 2, 3
+_WIDE = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
 
 
 def depthwise(size, channels, *, stride, padding):
@@ -57,13 +58,13 @@ def depthwise_first(height, width, channels, *, padding, size=3, stride=1):
     return canonical_module(te.create_prim_func([x, w, topi.nn.relu(out)]))
 
 
-def pooling(kind, size, channels, *, stride, padding, layout="NHWC"):
+def pooling(kind, size, channels, *, stride, padding, layout="NHWC", window=(2, 3)):
     from tvm import topi
 
     shape = (2, size, size + 1, channels) if layout == "NHWC" else (2, channels, size, size + 1)
     x = te.placeholder(shape, name="X")
     pads = (padding, padding, padding, padding)
-    pooled = topi.nn.pool2d(x, (2, 3), (stride, stride), (1, 1), pads, kind, layout=layout)
+    pooled = topi.nn.pool2d(x, window, (stride, stride), (1, 1), pads, kind, layout=layout)
     return canonical_module(te.create_prim_func([x, topi.nn.relu(pooled)]))
 
 
@@ -141,8 +142,7 @@ def test_each_form_gives_the_numbers_of_the_untuned_program(llvm, mod, n_forms):
 )
 def test_several_lines_hold_what_they_read_in_32_registers(llvm, mod, is_offered):
     mod = mod()
-    target = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
-    wide = [schedule for schedule in spaces(mod, target) if _copies_into_registers(schedule)]
+    wide = [schedule for schedule in spaces(mod, _WIDE) if _copies_into_registers(schedule)]
     assert len(wide) == is_offered
     arrays = inputs(mod)
     expected = outputs(mod, llvm, arrays)
@@ -159,6 +159,56 @@ def _copies_into_registers(schedule):
     copies = [block for block in blocks if schedule.get(block).name_hint.lower().startswith("pad")]
     loops = [schedule.get(loop) for copy in copies for loop in schedule.get_loops(copy)]
     return any(int(loop.kind) == _UNROLLED for loop in loops)
+
+
+def _loops(schedule, *, sums):
+    """(extent, kind) of those around the block that sums, or around what follows it."""
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    (block,) = [each for each in blocks if schedule.get(each).name_hint.endswith("_update")]
+    if not sums:
+        (block,) = schedule.get_consumers(block)
+    found = [schedule.get(loop) for loop in schedule.get_loops(block)]
+    return [(int(loop.extent), int(loop.kind)) for loop in found]
+
+
+@pytest.mark.parametrize(
+    ("mod", "n_apart"),
+    [
+        (lambda: pooling("max", 28, 32, stride=1, padding=2, window=(4, 5)), 4),
+        (lambda: pooling("max", 32, 6, stride=1, padding=2, layout="NCHW", window=(4, 5)), 5),
+        (lambda: pooling("max", 28, 43, stride=1, padding=2, window=(4, 5)), 4),
+    ],
+    ids=["channels last", "channels first", "prime channels"],
+)
+def test_of_many_taps_those_that_no_neighbours_share_stay_loops_around_the_others(mod, n_apart):
+    mod = mod()
+    (first, *_) = spaces(mod, _WIDE)
+    *_, apart, shared, neighbours, lanes = _loops(first, sums=True)
+    assert (apart, shared) == ((n_apart, _SERIAL), (20 // n_apart, _UNROLLED))
+    assert neighbours[1] == _UNROLLED
+    assert neighbours[0] > 8
+    assert lanes == (16, _VECTORIZED)
+
+
+@pytest.mark.parametrize(
+    ("mod", "takes"),
+    [
+        (lambda: depthwise_first(16, 32, 3, padding=1), True),
+        (lambda: depthwise_first(16, 29, 3, padding=1), True),
+        (lambda: pooling("max", 12, 32, stride=1, padding=1), True),
+        (lambda: pooling("avg", 12, 32, stride=1, padding=1), True),
+        (lambda: pooling("avg", 31, 8, stride=1, padding=1, layout="NCHW"), False),
+    ],
+    ids=["depthwise", "odd lines", "max", "average", "an average's count differs along the line"],
+)
+def test_what_follows_takes_each_tile_from_registers(mod, takes):
+    tiled = [each for each in spaces(mod(), _WIDE) if _loops(each, sums=True)[-1][1] == _VECTORIZED]
+    assert tiled
+    for schedule in tiled:
+        *_, neighbours, whole, lanes = _loops(schedule, sums=False)
+        is_taken = neighbours[1] == whole[1] == _UNROLLED and lanes == (16, _VECTORIZED)
+        assert is_taken == takes
+        assert neighbours[0] <= 8 or not takes
 
 
 def test_a_window_of_bfloat16_begins_in_a_way_that_tvm_can_build(llvm):

@@ -100,29 +100,51 @@ def _lanes(extent: int, unit: VectorUnit) -> int:
 
 @dataclass(slots=True)
 class _Axis:
-    """Neighbouring axes of the block that are summed alike and lie in one line."""
+    """Neighbouring axes of the block that are summed alike and lie in one line, in results as well.
+
+    A line of the results goes on in the next: sums over 256 channels of 32 x 32, channels first, took 11.2 µs
+    line by line, a page from each to the next step, and 4.6 as one of 1024 columns (Zen 5).
+    """
 
     n_axes: int
     extent: int
-    #: Elements of the operand from one step to the next.
-    stride: int
+    #: Elements from one step to the next, of the operand and then of the results.
+    strides: tuple[int, ...]
     is_summed: bool
 
+    @property
+    def stride(self) -> int:
+        """Of the operand."""
+        return self.strides[0]
 
-def _grouped(node: Any, strides: Sequence[int]) -> list[_Axis]:
+
+def _grouped(node: Any, strides: Sequence[Sequence[int]]) -> list[_Axis]:
+    """`strides`: of the operand and of each result, along each axis of the block."""
     found: list[_Axis] = []
     for place, axis in reversed(list(enumerate(node.iter_vars))):
-        extent, after = int(axis.dom.extent), found[-1] if found else None
-        own = _Axis(n_axes=1, extent=extent, stride=strides[place], is_summed=_is_summed(node, place))
-        in_line = after is not None and (
-            extent == 1 or after.extent == 1 or own.stride == after.extent * after.stride
+        own = _Axis(
+            n_axes=1,
+            extent=int(axis.dom.extent),
+            strides=tuple(each[place] for each in strides),
+            is_summed=_is_summed(node, place),
         )
-        if after is not None and in_line and own.is_summed and after.is_summed:
-            after.stride = own.stride if after.extent == 1 else after.stride
-            after.n_axes, after.extent = after.n_axes + 1, after.extent * extent
+        after = found[-1] if found else None
+        if after is not None and own.is_summed == after.is_summed and _goes_on(own, after):
+            after.strides = own.strides if after.extent == 1 else after.strides
+            after.n_axes, after.extent = after.n_axes + 1, after.extent * own.extent
         else:
             found.append(own)
     return found[::-1]
+
+
+def _goes_on(axis: _Axis, after: _Axis) -> bool:
+    """A step along `axis` is where the line of `after` ends."""
+    if 1 in (axis.extent, after.extent):
+        return True
+    return all(
+        step == after.extent * step_after
+        for step, step_after in zip(axis.strides, after.strides, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +200,10 @@ def _is_summed(node: Any, place: int) -> bool:
     return int(node.iter_vars[place].iter_type) == _REDUCTION
 
 
-def _strides(node: Any) -> list[int] | None:
-    """Elements between neighbours of what is summed, along each axis; None where one is taken twice.
+def _strides(node: Any) -> list[list[int]] | None:
+    """Elements between neighbours of what is summed, and of each result, along each axis.
+
+    None where an element is taken twice.
 
     What is read beside it may depend on results alone, as the mean from which differences are summed. Several
     results may be kept of an element, as it and its square.
@@ -198,14 +222,14 @@ def _strides(node: Any) -> list[int] | None:
         return None
     try:
         results = [_elements(node, store.buffer, store.indices) for store in stores]
-        found = [
+        read = [
             _elements(node, load.source, load.indices)
             for load in loads
             if not any(load.source.same_as(store.buffer) for store in stores)
         ]
     except UnknownError:
         return None
-    operands = [each for each in found if np.any(each[summed & (extents > 1)])]
+    operands = [each for each in read if np.any(each[summed & (extents > 1)])]
     if not operands or any(not np.array_equal(each, operands[0]) for each in operands):
         return None
     (operand, *_) = operands
@@ -215,7 +239,8 @@ def _strides(node: Any) -> list[int] | None:
     (nearest, _, contiguous), *_ = ordered
     apart = all(after >= step * extent for (step, extent, _), (after, *_) in itertools.pairwise(ordered))
     lies = bool(summed[contiguous]) or all(result[contiguous] == 1 for result in results)
-    return [int(step) for step in operand] if nearest == 1 and apart and lies else None
+    found = [[int(step) for step in each] for each in (operand, *results)]
+    return found if nearest == 1 and apart and lies else None
 
 
 def _elements(node: Any, buffer: Any, indices: Sequence[Any]) -> Any:

@@ -29,14 +29,17 @@ _SPATIAL, _REDUCTION = 0, 2
 #: Taps of a window that are unrolled; larger ones are reductions like others.
 _MAX_TAPS = 64
 _MIN_LANES = 4
-#: Neighbours in a tile: taps that two of them share are loaded once.
-_TILES = (4, 8)
+#: Neighbours in a tile: taps that two of them share are loaded once. Of more than _FEW_TAPS taps, with 32
+#: registers, the second: 7 x 7 of 96 x 96, 26 channels first, took 84 µs by eight, in the window's order, 58
+#: with taps that none share before the others, 54 by twelve; 5 x 5, 64 channels last, 28 by six and 25 by
+#: twelve (Zen 5).
+_TILES, _LARGER_TILES = (4, 8), (8, 12)
 #: Elements from one neighbour to the next that LLVM may still load together.
 _MAX_STRIDE = 4
 #: Registers of one vector, the part of them that it has to fill, and how much more than another vector does.
 _MAX_VECTORS, _MIN_SPEED, _GAIN = 4, 0.4, 1.2
-#: With more taps the parts of an odd vector that are loaded once are too many for the registers.
-_UNROLLED_TAPS = 9
+#: With more taps what is loaded once is too much for the registers, but for those along one axis.
+_FEW_TAPS, _MANY_REGISTERS = 9, 32
 #: Lines of a tile that holds what it reads, and outputs for each vector read: 3 x 3 taps, four lines of two.
 _MAX_LINES, _MIN_OUTPUTS = 4, 0.3
 
@@ -61,8 +64,10 @@ class Window:
     deals_lines: bool = False
     #: What reads an output follows it at once, else a core's piece of them.
     ends_elements: bool = False
-    #: Places of the axes that stay loops, no tap of which neighbours share; the others are unrolled.
-    rolled: tuple[int, ...] = ()
+    #: Places of the axes no tap of which neighbours share: they come before the others, which are unrolled.
+    apart: tuple[int, ...] = ()
+    #: These stay loops.
+    rolls: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +114,7 @@ def _ended(schedule: Any, block: Any, line: _Line, plain: Window, *, pads: bool)
     LLVM masks what lies outside: two by two taps of 182 x 53 x 53 took 92 µs by vectors of a line, 45 so.
     """
     readers = schedule.get_consumers(block)
-    if line.n_taps > _UNROLLED_TAPS or len(readers) != 1 or not counts_places(schedule.get(readers[0])):
+    if line.n_taps > _FEW_TAPS or len(readers) != 1 or not counts_places(schedule.get(readers[0])):
         return ()
     ended = dataclasses.replace(plain, ends_elements=True)
     return (ended, dataclasses.replace(ended, inlines_padding=True)) if pads else (ended,)
@@ -149,43 +154,45 @@ def _line_of(node: Any) -> _Line | None:
 
 def _sizes(line: _Line, unit: VectorUnit) -> tuple[Window, ...]:
     """None where no vector is filled."""
-    found: list[tuple[int, int, tuple[int, ...]]] = []
+    found: list[tuple[int, int, bool]] = []
     even = math.gcd(line.extent, unit.lanes)
     most = min(line.extent, _MAX_VECTORS * unit.lanes)
     speeds = {n: speed_of(n, unit) for n in range(_MIN_LANES, most + 1) if line.extent % n == 0}
     best = max(speeds.values(), default=0.0)
     of_even, ending = speed_of(even, unit), ending_speed(line.extent, unit)
     if 2 * of_even >= best and even in speeds and ending < _GAIN * of_even:
-        found += [(neighbours, even, ()) for neighbours in _tiles(line)]
+        found += [(neighbours, even, rolls) for neighbours, rolls in _tiles(line, unit)]
     if ending >= max(best, _GAIN * of_even):
-        few, many = _tiles(line)
-        other = (few, ()) if line.n_taps <= _UNROLLED_TAPS else (many, line.apart)
-        found += [(neighbours, unit.lanes, rolled) for neighbours, rolled in ((many, ()), other)]
+        found += [(neighbours, unit.lanes, rolls) for neighbours, rolls in _tiles(line, unit)]
     elif best >= max(_MIN_SPEED, _GAIN * of_even):
         wide = max(lanes for lanes in speeds if speeds[lanes] == best)
         narrow = max((n for n in speeds if n <= unit.lanes), key=lambda n: (speeds[n], n), default=wide)
-        rolled = line.apart if line.n_taps > _UNROLLED_TAPS else ()
+        rolls = line.n_taps > _FEW_TAPS and bool(line.apart)
         of_wide, of_narrow = (_neighbours(line, lanes, unit) for lanes in (wide, narrow))
-        if of_wide > 1 and not (rolled and wide == narrow):
-            found.append((of_wide, wide, ()))
-        if rolled or of_wide == 1:
-            found.append((of_narrow, narrow, rolled))
+        if of_wide > 1 and not (rolls and wide == narrow):
+            found.append((of_wide, wide, False))
+        if rolls or of_wide == 1:
+            found.append((of_narrow, narrow, rolls))
     return tuple(
         Window(
             neighbours=neighbours,
             lanes=lanes,
             stride=line.stride,
-            deals_lines=line.stride > 1 and line.n_taps <= _UNROLLED_TAPS,
-            rolled=rolled,
+            deals_lines=line.stride > 1 and line.n_taps <= _FEW_TAPS,
+            apart=line.apart,
+            rolls=rolls,
         )
-        for neighbours, lanes, rolled in dict.fromkeys(found)
+        for neighbours, lanes, rolls in dict.fromkeys(found)
     )
 
 
-def _tiles(line: _Line) -> tuple[int, int]:
-    """Few neighbours, and more; both the same where there are no more."""
-    few, many = _TILES
-    return _tile(line, at_most=few), _tile(line, at_most=many)
+def _tiles(line: _Line, unit: VectorUnit) -> tuple[tuple[int, bool], ...]:
+    """Few neighbours, and more, for which loops stay where there are many taps; where they are, first."""
+    has_few_taps = line.n_taps <= _FEW_TAPS
+    few, many = _TILES if has_few_taps or unit.registers < _MANY_REGISTERS else _LARGER_TILES
+    of_few = (_tile(line, at_most=few), False)
+    of_many = (_tile(line, at_most=many), not has_few_taps and bool(line.apart))
+    return (of_few, of_many) if has_few_taps else (of_many, of_few)
 
 
 def _tile(line: _Line, *, at_most: int) -> int:
