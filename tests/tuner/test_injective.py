@@ -86,11 +86,11 @@ def test_an_axis_that_is_not_understood_hides_no_other():
     assert ways(looked_up)[0].first == 1
 
 
-def resized(channels, size, method="linear", mode="half_pixel"):
+def resized(channels, size, method="linear", mode="half_pixel", n=1):
     def function(topi, x):
         return topi.image.resize2d(x, (0.0,) * 4, (2 * size, 2 * size), "NCHW", method, mode)
 
-    return computed(function, (1, channels, size, size))
+    return computed(function, (n, channels, size, size))
 
 
 def written_out(mod):
@@ -112,6 +112,11 @@ def test_images_of_which_there_are_enough_are_vectors():
     assert of_images(resized(64, 16)) == [
         ImageVectors(images=1, lanes=8, read=1, written=1, is_parallel=True)
     ]
+    # Of each image's channels, and of several images where their channels alone fill fewer lanes.
+    (of_channels,) = of_images(resized(16, 16, n=8))
+    assert (of_channels.images, of_channels.n_axes, of_channels.lanes) == (1, 1, 8)
+    (of_both,) = of_images(resized(18, 16, n=4))
+    assert (of_both.images, of_both.n_axes, of_both.lanes) == (0, 2, 8)
     # Three fill no vector, 48 are too few pieces for the cores, and eight of 256 x 256 fill their cache.
     assert not of_images(resized(3, 64))
     assert not of_images(resized(48, 64))
@@ -120,7 +125,15 @@ def test_images_of_which_there_are_enough_are_vectors():
 
 
 @pytest.mark.parametrize("method", ["nearest_neighbor", "linear", "cubic"])
-@pytest.mark.parametrize(("shape", "size"), [((2, 32, 9, 13), (18, 26)), ((1, 64, 15, 8), (7, 11))])
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [
+        ((2, 32, 9, 13), (18, 26)),
+        ((1, 64, 15, 8), (7, 11)),
+        ((4, 18, 16, 12), (32, 24)),
+        ((4, 6, 5, 7), (9, 8)),
+    ],
+)
 def test_resized_images_have_the_numbers_of_the_untuned_program(llvm, method, shape, size):
     def function(topi, x):
         return topi.image.resize2d(x, (0.0,) * 4, size, "NCHW", method, "half_pixel")

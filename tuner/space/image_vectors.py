@@ -29,13 +29,15 @@ _MAX_PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageVectors:
-    #: The axis that counts images; the cores share it, and those before it.
+    #: The first of the axes that count images; the cores share these, and those before them.
     images: int
     lanes: int
-    #: Dimensions of that axis in what is read, and in what is written.
+    #: The dimension of that axis in what is read, and in what is written.
     read: int
     written: int
     is_parallel: bool
+    #: Neighbouring axes that count images: of a batch and of channels.
+    n_axes: int = 1
 
 
 def image_vectors_of(node: Any, unit: VectorUnit, *, enough: int) -> Iterator[ImageVectors]:
@@ -46,25 +48,55 @@ def image_vectors_of(node: Any, unit: VectorUnit, *, enough: int) -> Iterator[Im
         return
     if any(not load.source.same_as(loads[0].source) for load in loads):
         return
-    for place, extent in reversed(list(enumerate(outer))):
-        read, *others = {_dimension(node, load.indices, place) for load in loads}
-        written = _dimension(node, node.body.indices, place)
-        if extent == 1 or others or read is None or written is None or not lies_evenly(node, place):
+    for place in reversed(range(len(outer))):
+        read, written = _dimensions(node, loads, place)
+        if outer[place] == 1 or read is None or written is None or not lies_evenly(node, place):
             continue
         shapes = [loads[0].source.shape[read + 1 :], node.body.buffer.shape[written + 1 :]]
         image = max(math.prod(map(int, shape)) for shape in shapes)
-        lanes, fewest = math.gcd(extent, unit.lanes), min(_MIN_LANES, unit.lanes)
-        while lanes >= fewest and (
-            lanes * image > _MAX_PIECE or math.prod(outer[: place + 1]) // lanes < enough
-        ):
-            lanes //= 2
-        if lanes >= fewest and all(map(len, shapes)):
-            yield ImageVectors(images=place, lanes=lanes, read=read, written=written, is_parallel=enough > 0)
+        ways = [
+            ImageVectors(
+                images=place - others,
+                lanes=lanes,
+                read=read - others,
+                written=written - others,
+                is_parallel=enough > 0,
+                n_axes=others + 1,
+            )
+            for others in range(_n_before(node, loads, place) + 1)
+            if (lanes := _lanes(outer[: place + 1], others + 1, unit, image=image, enough=enough))
+        ]
+        if ways and all(map(len, shapes)):
+            yield max(ways, key=lambda way: (way.lanes, -way.n_axes))
         return
+
+
+def _lanes(outer: Sequence[int], n_axes: int, unit: VectorUnit, *, image: int, enough: int) -> int:
+    """As many images of the last `n_axes` of these axes as a vector has of them; 0 where they are too few."""
+    lanes, fewest = math.gcd(math.prod(outer[-n_axes:]), unit.lanes), min(_MIN_LANES, unit.lanes)
+    while lanes >= fewest and (lanes * image > _MAX_PIECE or math.prod(outer) // lanes < enough):
+        lanes //= 2
+    return lanes if lanes >= fewest else 0
+
+
+def _n_before(node: Any, loads: Sequence[Any], place: int) -> int:
+    """Axes right before this one that count images as it does, in neighbouring dimensions."""
+    read, written = _dimensions(node, loads, place)
+    count = 0
+    while (
+        read is not None
+        and written is not None
+        and place > count
+        and _dimensions(node, loads, place - count - 1) == (read - count - 1, written - count - 1)
+        and lies_evenly(node, place - count - 1)
+    ):
+        count += 1
+    return count
 
 
 def write_image_vectors(schedule: Any, block: Any, way: ImageVectors) -> list[Any]:
     """Returns the loops that the cores share. Raises what TVM raises where it cannot."""
+    _fuse_images(schedule, block, way.images, way.n_axes)
     loops = list(schedule.get_loops(block))
     images, lanes = schedule.split(loops[way.images], [None, way.lanes])
     inner = loops[way.images + 1 :]
@@ -74,7 +106,9 @@ def write_image_vectors(schedule: Any, block: Any, way: ImageVectors) -> list[An
     stored = schedule.cache_write(block, 0, "global")
     node = schedule.get(block)
     for side, region, at in (("read", node.reads[0], way.read), ("write", node.writes[0], way.written)):
-        schedule.transform_layout(block, (side, 0), _turned(len(region.source.shape), at, way.lanes))
+        schedule.transform_layout(block, (side, 0), _turned(region.source.shape, at, way))
+    for each, at in ((copied, way.read), (stored, way.written)):
+        _fuse_images(schedule, each, at, way.n_axes)
     schedule.compute_at(copied, shared, preserve_unit_loops=True)
     schedule.reverse_compute_at(stored, shared, preserve_unit_loops=True)
     schedule.unroll(inner[-1])
@@ -100,20 +134,50 @@ def _of_copy(schedule: Any, copy: Any, shared: Any, at: int) -> tuple[Any, Any]:
     return found[at], fused(schedule, found[at + 1 :])
 
 
-def _turned(n: int, at: int, lanes: int) -> Any:
-    """Neighbours along dimension `at` lie side by side."""
-    return index_map(
-        range(n),
-        lambda v: [
+def _turned(shape: Sequence[Any], at: int, way: ImageVectors) -> Any:
+    """Neighbours along the dimensions from `at` on lie side by side."""
+    after = at + way.n_axes
+
+    def final(v: dict[int, Any]) -> list[Any]:
+        image = _counted(v, shape, at, way.n_axes)
+        return [
             *(v[i] for i in range(at)),
-            v[at] // lanes,
-            *(v[i] for i in range(at + 1, n)),
-            v[at] % lanes,
-        ],
-    )
+            image // way.lanes,
+            *(v[i] for i in range(after, len(shape))),
+            image % way.lanes,
+        ]
+
+    return index_map(range(len(shape)), final)
+
+
+def _fuse_images(schedule: Any, block: Any, at: int, n_axes: int) -> None:
+    """One axis of the block counts what `n_axes` did."""
+    if n_axes == 1:
+        return
+    extents = [axis.dom.extent for axis in schedule.get(block).iter_vars]
+    others = [place for place in range(len(extents)) if not at <= place < at + n_axes]
+
+    def final(v: dict[int, Any]) -> list[Any]:
+        fused_axes = _counted(v, extents, at, n_axes)
+        return [*(v[i] for i in others if i < at), fused_axes, *(v[i] for i in others if i > at)]
+
+    schedule.transform_block_layout(block, index_map(range(len(extents)), final))
+
+
+def _counted(v: dict[int, Any], extents: Sequence[Any], at: int, n_axes: int) -> Any:
+    """The place in all of these axes together."""
+    image = v[at]
+    for place in range(at + 1, at + n_axes):
+        image = image * int(extents[place]) + v[place]
+    return image
+
+
+def _dimensions(node: Any, loads: Sequence[Any], place: int) -> tuple[int | None, int | None]:
+    """Where the axis alone is an index of all that is read, and of what is written."""
+    read, *others = {_dimension(node, load.indices, place) for load in loads}
+    return None if others else read, _dimension(node, node.body.indices, place)
 
 
 def _dimension(node: Any, indices: Sequence[Any], place: int) -> int | None:
-    """Where the axis alone is an index."""
     var = node.iter_vars[place].var
     return next((at for at, index in enumerate(indices) if index.same_as(var)), None)
