@@ -185,7 +185,28 @@ def test_the_taps_of_channels_first_are_loops_of_their_own():
         if schedule.get(found).name_hint == "conv2d_nchw_update"
     ]
     extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(update)]
-    assert extents[-6:-3] == [8, 3, 3]
+    assert extents[-6:-3] == ([3, 8, 3] if plan.taps_first else [8, 3, 3])
+
+
+def test_taps_come_first_that_share_more_scalars_than_registers_are_left_for():
+    """LLVM unrolls the innermost of them: of 4 x 4 vectors it keeps six scalars, of 14 x 2 sixteen."""
+    mod = convolution(27, 128, 128, stride=1, padding=1, dilation=1, groups=1, nchw=True)
+    schedule = tvm.s_tir.Schedule(mod)
+    block = schedule.get_sblock("conv2d_nchw")
+    turned = Contraction.turned(schedule.get(block))
+    in_place = [plan for plan in plans(turned, AVX512) if plan.scalars is Staging.NONE]
+    assert {(plan.tile.rows, plan.tile.columns, plan.taps_first) for plan in in_place} == {
+        *((14, 32, True), (4, 64, False))
+    }
+    chosen = next(plan for plan in in_place if plan.taps_first)
+    tile(schedule, block, turned, chosen, lanes=AVX512.lanes, cores=2)
+    (update,) = [
+        found
+        for found in schedule.get_child_blocks(schedule.get_sblock("root"))
+        if schedule.get(found).name_hint == "conv2d_nchw_update"
+    ]
+    extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(update)]
+    assert extents[-6:-3] == [3, 8, 3]
 
 
 def test_rows_that_leave_a_remainder_are_peeled_where_they_are_read_in_place():

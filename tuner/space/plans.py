@@ -20,6 +20,7 @@ from tuner.space.fitting_tiles import (
     peeled_tiles,
     results_in_copy,
     results_in_place,
+    shares_too_much,
     sliding_tiles,
     whole_tiles,
 )
@@ -109,6 +110,8 @@ class Plan:
     depth_grain: int
     #: Extents of the loops over one grain, or over the whole depth where it is not split.
     depth_loops: tuple[int, ...]
+    #: The last of these comes before the others.
+    taps_first: bool = False
     #: The depth is split in pieces, and accumulators return to memory in between.
     blocks_depth: bool
     #: The last tile has fewer rows, and loops of its own; else rows are padded to whole tiles.
@@ -164,12 +167,16 @@ def _plan(contraction: Contraction, unit: VectorUnit, choice: _Placement, *, end
     has_time = scalars is vectors is Staging.NONE and _has_time(contraction, unit)
     is_near = depth * tile.columns <= _NEAR if has_time else _is_near(contraction, vectors)
     blocks_depth = max(grain, _SHALLOW) < depth and not is_near
+    depth_loops = _steps(contraction, grain if blocks_depth else depth, scalars, vectors)
     return Plan(
         tile=tile,
         scalars=scalars,
         vectors=vectors,
         depth_grain=grain,
-        depth_loops=_steps(contraction, grain if blocks_depth else depth, scalars, vectors),
+        depth_loops=depth_loops,
+        taps_first=(
+            scalars is Staging.NONE and len(depth_loops) > 1 and shares_too_much(contraction, tile, unit)
+        ),
         blocks_depth=blocks_depth,
         peels=scalars is Staging.NONE and rows % tile.rows > 0,
         pads_within=pads_within,

@@ -181,7 +181,8 @@ def _nest(
         outer_depth, pieces = sampled(schedule, pieces, n=2, max_innermost=_MAX_PIECES)
         blocks, depths = [outer_depth], [pieces]
     several = len(plan.depth_loops) > 1
-    depths += schedule.split(depth, list(plan.depth_loops)) if several else [depth]
+    steps = schedule.split(depth, list(plan.depth_loops)) if several else [depth]
+    depths += [steps[-1], *steps[:-1]] if plan.taps_first else steps
     taps = None if plan.taps is None else depths.pop(plan.taps)
     innermost = tile if taps is None else (*tile[:-1], taps, tile[-1])
     outer = [*batch, *outer_columns, *outer_rows]
