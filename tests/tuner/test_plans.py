@@ -23,6 +23,16 @@ from tvm import te, topi  # noqa: E402 - after the light loader
 SPLIT = VectorUnit(lanes=16, registers=32, fmas_per_cycle=1)
 
 
+def update_extents(schedule):
+    """Of the loops around the block that sums, the innermost last."""
+    (update,) = [
+        found
+        for found in schedule.get_child_blocks(schedule.get_sblock("root"))
+        if schedule.get(found).name_hint.endswith("_update")
+    ]
+    return [int(schedule.get(loop).extent) for loop in schedule.get_loops(update)]
+
+
 def contraction(rows, columns, depth, *, slides=False):
     """Of axes with these extents; the vectors' operand has to be copied, the scalars' one need not."""
     extents = (*rows, *columns, *depth)
@@ -162,12 +172,7 @@ def test_the_longer_side_of_a_register_tile_is_its_outer_loop(rows, vectors):
     chosen = RegisterTile(rows=rows, columns=vectors * AVX2.lanes)
     plan = dataclasses.replace(plans(straight, AVX2)[0], tile=chosen)
     tile(schedule, block, straight, plan, lanes=AVX2.lanes, cores=2)
-    (update,) = [
-        found
-        for found in schedule.get_child_blocks(schedule.get_sblock("root"))
-        if schedule.get(found).name_hint.endswith("_update")
-    ]
-    extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(update)]
+    extents = update_extents(schedule)
     assert extents[-3:] == [max(rows, vectors), min(rows, vectors), AVX2.lanes]
 
 
@@ -179,12 +184,7 @@ def test_the_taps_of_channels_first_are_loops_of_their_own():
     plan = next(plan for plan in plans(turned, AVX2) if plan.scalars is Staging.NONE)
     assert (plan.blocks_depth, plan.depth_loops) == (True, (8, 3, 3))
     tile(schedule, block, turned, plan, lanes=AVX2.lanes, cores=2)
-    (update,) = [
-        found
-        for found in schedule.get_child_blocks(schedule.get_sblock("root"))
-        if schedule.get(found).name_hint == "conv2d_nchw_update"
-    ]
-    extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(update)]
+    extents = update_extents(schedule)
     assert extents[-6:-3] == ([3, 8, 3] if plan.taps_first else [8, 3, 3])
 
 
@@ -200,12 +200,7 @@ def test_taps_come_first_that_share_more_scalars_than_registers_are_left_for():
     }
     chosen = next(plan for plan in in_place if plan.taps_first)
     tile(schedule, block, turned, chosen, lanes=AVX512.lanes, cores=2)
-    (update,) = [
-        found
-        for found in schedule.get_child_blocks(schedule.get_sblock("root"))
-        if schedule.get(found).name_hint == "conv2d_nchw_update"
-    ]
-    extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(update)]
+    extents = update_extents(schedule)
     assert extents[-6:-3] == [3, 8, 3]
 
 
