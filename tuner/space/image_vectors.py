@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.expressions import loads_of
-from tuner.space.index_maps import index_map
+from tuner.space import index_maps
+from tuner.space.axes import Axis
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import fused
 from tuner.space.staging import below
@@ -63,7 +64,7 @@ def image_vectors_of(node: Any, unit: VectorUnit, *, enough: int) -> Iterator[Im
                 is_parallel=enough > 0,
                 n_axes=others + 1,
             )
-            for others in range(_n_before(node, loads, place) + 1)
+            for others in range(_n_before(node, loads, place, read, written) + 1)
             if (lanes := _lanes(outer[: place + 1], others + 1, unit, image=image, enough=enough))
         ]
         if ways and all(map(len, shapes)):
@@ -79,16 +80,13 @@ def _lanes(outer: Sequence[int], n_axes: int, unit: VectorUnit, *, image: int, e
     return lanes if lanes >= fewest else 0
 
 
-def _n_before(node: Any, loads: Sequence[Any], place: int) -> int:
+def _n_before(node: Any, loads: Sequence[Any], place: int, read: int, written: int) -> int:
     """Axes right before this one that count images as it does, in neighbouring dimensions."""
-    read, written = _dimensions(node, loads, place)
     count = 0
     while (
-        read is not None
-        and written is not None
-        and place > count
-        and _dimensions(node, loads, place - count - 1) == (read - count - 1, written - count - 1)
+        place > count
         and lies_evenly(node, place - count - 1)
+        and _dimensions(node, loads, place - count - 1) == (read - count - 1, written - count - 1)
     ):
         count += 1
     return count
@@ -136,40 +134,32 @@ def _of_copy(schedule: Any, copy: Any, shared: Any, at: int) -> tuple[Any, Any]:
 
 def _turned(shape: Sequence[Any], at: int, way: ImageVectors) -> Any:
     """Neighbours along the dimensions from `at` on lie side by side."""
-    after = at + way.n_axes
+    images = _axes(shape)[at : at + way.n_axes]
 
     def final(v: dict[int, Any]) -> list[Any]:
-        image = _counted(v, shape, at, way.n_axes)
+        image = index_maps.fused(v, images)
         return [
             *(v[i] for i in range(at)),
             image // way.lanes,
-            *(v[i] for i in range(after, len(shape))),
+            *(v[i] for i in range(at + way.n_axes, len(shape))),
             image % way.lanes,
         ]
 
-    return index_map(range(len(shape)), final)
+    return index_maps.index_map(range(len(shape)), final)
 
 
 def _fuse_images(schedule: Any, block: Any, at: int, n_axes: int) -> None:
     """One axis of the block counts what `n_axes` did."""
     if n_axes == 1:
         return
-    extents = [axis.dom.extent for axis in schedule.get(block).iter_vars]
-    others = [place for place in range(len(extents)) if not at <= place < at + n_axes]
-
-    def final(v: dict[int, Any]) -> list[Any]:
-        fused_axes = _counted(v, extents, at, n_axes)
-        return [*(v[i] for i in others if i < at), fused_axes, *(v[i] for i in others if i > at)]
-
-    schedule.transform_block_layout(block, index_map(range(len(extents)), final))
+    axes = _axes([axis.dom.extent for axis in schedule.get(block).iter_vars])
+    images, others = axes[at : at + n_axes], [[axis] for axis in axes]
+    parts = [*others[:at], images, *others[at + n_axes :]]
+    schedule.transform_block_layout(block, index_maps.fusing(range(len(axes)), parts))
 
 
-def _counted(v: dict[int, Any], extents: Sequence[Any], at: int, n_axes: int) -> Any:
-    """The place in all of these axes together."""
-    image = v[at]
-    for place in range(at + 1, at + n_axes):
-        image = image * int(extents[place]) + v[place]
-    return image
+def _axes(extents: Sequence[Any]) -> list[Axis]:
+    return [Axis(place=place, extent=int(extent)) for place, extent in enumerate(extents)]
 
 
 def _dimensions(node: Any, loads: Sequence[Any], place: int) -> tuple[int | None, int | None]:

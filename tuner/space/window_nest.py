@@ -113,7 +113,7 @@ def _takes(schedule: Any, block: Any, tile: Sequence[Any]) -> bool:
 
     Behind a core's piece they are written and read once more: 3 x 3 of 56 x 96, 256 channels last, with a
     scale, a shift and ReLU6 took 126 to 146 µs so and 81 from registers, 48 x 48 of 64 channels first 13.0
-    and 10.2, averages of two by two of 91 x 91 x 384 270 and 158 (Zen 5).
+    and 10.2, averages of two by two of 91 x 91 x 384 233 to 270 and 158 to 209 (Zen 5).
     """
     readers = schedule.get_consumers(block)
     if not tile or len(readers) != 1:

@@ -62,11 +62,11 @@ class Window:
     stride: int = 1
     #: It deals out what a few lines read; else, where the next ones read most of it again, what a core does.
     deals_lines: bool = False
-    #: What reads an output follows it at once, else a core's piece of them.
+    #: What reads an output follows it at once, else a tile or a core's piece of them.
     ends_elements: bool = False
     #: Places of the axes no tap of which neighbours share: they come before the others, which are unrolled.
     apart: tuple[int, ...] = ()
-    #: These stay loops.
+    #: These stay loops, else they are unrolled as well.
     rolls: bool = False
 
 
