@@ -1,6 +1,7 @@
 """Kinds of functions that compilers of models fuse, whose sizes are drawn at random as well. float32."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bench.drawing import Dice, Kind, image
@@ -165,6 +166,34 @@ def _by_heads(heads: int, queries: int, keys: int, width: int) -> Build:
     return of_topi(function, (queries + keys, heads * width), (heads * width,))
 
 
+def _standardised(topi: Any, x: Any, axes: Sequence[int]) -> Any:
+    """By its mean and variance along some axes."""
+    n = float(math.prod(int(x.shape[axis]) for axis in axes))
+    apart = topi.subtract(x, topi.divide(topi.sum(x, axes, keepdims=True), n))
+    variance = topi.divide(topi.sum(topi.multiply(apart, apart), axes, keepdims=True), n)
+    return topi.multiply(apart, topi.rsqrt(topi.add(variance, 1e-5)))
+
+
+def _channel_norm(rows: int, columns: int, channels: int) -> Build:
+    """A layer norm of each pixel, channels first."""
+
+    def function(topi: Any, x: Any, g: Any, b: Any) -> Any:
+        return topi.add(topi.multiply(_standardised(topi, x, [1]), g), b)
+
+    each = (1, channels, 1, 1)
+    return of_topi(function, (1, channels, rows, columns), each, each)
+
+
+def _channel_softmax(rows: int, columns: int, channels: int) -> Build:
+    """Of each pixel, channels first; a polynomial in place of exp, as in `_attention`."""
+    return of_topi(lambda topi, x: topi.nn.fast_softmax(x, 1), (1, channels, rows, columns))
+
+
+def _batch_norm(rows: int, columns: int, channels: int) -> Build:
+    """Of each channel, channels last, as in training; without scale and shift."""
+    return of_topi(lambda topi, x: _standardised(topi, x, [0, 1, 2]), (4, rows, columns, channels))
+
+
 FUSED_KINDS: Final[Mapping[str, Kind]] = {
     "residual-nhwc": Kind(_convolved, _residual),
     "joined-nchw": Kind(_convolved, _joined),
@@ -179,4 +208,7 @@ FUSED_KINDS: Final[Mapping[str, Kind]] = {
     "channel-means": Kind(_channels, _channel_means),
     "added-larger": Kind(_channels, _added_larger),
     "by-heads": Kind(_heads, _by_heads),
+    "channel-norm": Kind(_channels, _channel_norm),
+    "channel-softmax": Kind(_channels, _channel_softmax),
+    "batch-norm": Kind(_channels, _batch_norm),
 }

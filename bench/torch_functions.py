@@ -204,6 +204,26 @@ def channel_means(torch: Any, data: Any) -> list[Call]:
     return [partial(torch.mean, each, 1, keepdim=True) for each in formats(torch, data)]
 
 
+def channel_norm(torch: Any, data: Any, scale: Any, shift: Any) -> list[Call]:
+    def call(image: Any) -> Any:
+        pixels = image.permute(0, 2, 3, 1)
+        normalised = torch.nn.functional.layer_norm(
+            pixels, pixels.shape[-1:], scale.flatten(), shift.flatten()
+        )
+        return normalised.permute(0, 3, 1, 2)
+
+    return [partial(call, each) for each in formats(torch, data)]
+
+
+def channel_softmax(torch: Any, data: Any) -> list[Call]:
+    return [partial(torch.softmax, each, dim=1) for each in formats(torch, data)]
+
+
+def batch_norm(torch: Any, data: Any) -> list[Call]:
+    normalise = partial(torch.nn.functional.batch_norm, running_mean=None, running_var=None, training=True)
+    return [partial(normalise, each) for each in formats(torch, data.permute(0, 3, 1, 2))]
+
+
 def added_larger(torch: Any, data: Any, other: Any) -> list[Call]:
     resize = torch.nn.functional.interpolate
 

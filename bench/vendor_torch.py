@@ -37,10 +37,13 @@ from bench.torch_functions import (
     added_larger,
     attention,
     attention_of_rows,
+    batch_norm,
     batch_norm_relu,
     batch_sums,
     by_heads,
     channel_means,
+    channel_norm,
+    channel_softmax,
     channels_first,
     column_sums,
     dense,
@@ -270,6 +273,9 @@ KINDS: dict[str, Callable[..., Prepare]] = {
     "channel-means": lambda *_: channel_means,
     "added-larger": lambda *_: added_larger,
     "by-heads": lambda *sizes: by_heads(sizes[0]),
+    "channel-norm": lambda *_: channel_norm,
+    "channel-softmax": lambda *_: channel_softmax,
+    "batch-norm": lambda *_: batch_norm,
 }
 
 

@@ -39,11 +39,21 @@ def gains_from_vectors(node: Any) -> bool:
     return may_be_vectors(node) and not has_call(node)
 
 
+def has_root(node: Any) -> bool:
+    """It divides by the root of an element in one call, which TVM 0.27 writes no vectors of."""
+    return any(name == "rsqrt" for name in _calls(node))
+
+
 def has_call(node: Any) -> bool:
     """It computes something of an element by a function that LLVM has no instruction for."""
-    calls = [each for each in parts_of(node.body) if type(each).__name__ == "Call"]
-    names = (str(getattr(call.op, "name", "")) for call in calls)  # as `tirx.sqrt`, `prim.ceil`
-    return any(name.rpartition(".")[2] not in _VECTOR_CALLS for name in names)
+    return any(name not in _VECTOR_CALLS for name in _calls(node))
+
+
+def _calls(node: Any) -> Iterator[str]:
+    """Names of what it calls."""
+    for each in parts_of(node.body):
+        if type(each).__name__ == "Call":
+            yield str(getattr(each.op, "name", "")).rpartition(".")[2]  # as `tirx.sqrt`, `prim.ceil`
 
 
 def counts_places(node: Any) -> bool:

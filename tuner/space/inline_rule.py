@@ -7,10 +7,11 @@ block doubles the design spaces, so of many contractions in one function none is
 sum nothing what finds a line's elements at computed places is kept as well (tuner.space.fetched).
 """
 
+import math
 from typing import Any
 
-from tuner.expressions import loads_of
-from tuner.space.calls import parts_of
+from tuner.expressions import loads_of, places_in
+from tuner.space.calls import has_call, has_root, parts_of
 from tuner.space.contraction import Contraction
 from tuner.space.fetched import fetches
 from tuner.space.injective import stands_alone
@@ -18,6 +19,7 @@ from tuner.space.offering import is_crowded
 from tuner.space.reshapes import inline_reshape
 
 _LOADS = ("BufferLoad", "TensorLoad")
+_SPATIAL = 0
 
 
 def inline_rule(stock: Any) -> Any:
@@ -36,6 +38,8 @@ def inline_rule(stock: Any) -> Any:
             stock._initialize_with_tune_context(context)  # noqa: SLF001 - TVM calls it so
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
+            if _is_shared_down(sch, block):
+                return [sch]
             name = str(sch.get(block).name_hint)
             kept = [sch.copy()] if not self.is_crowded and _is_kept(sch, block) else []
             inlined = list(stock.apply(sch, block))
@@ -47,6 +51,48 @@ def inline_rule(stock: Any) -> Any:
             return inline_rule(stock.clone())
 
     return InlineRule()
+
+
+def _is_shared_down(schedule: Any, block: Any) -> bool:
+    """A function of what a reduction leaves of each column, read by many elements of that column.
+
+    Of a row LLVM takes such a number out of the loop over its elements; of columns it stands in a vector, and
+    TVM makes no vectors of calls: 96 channels of 56 x 56 normalised took 45 µs inlined, 18 so (Zen 5).
+    """
+    node = schedule.get(block)
+    if node.init is not None or not hasattr(node.body, "value"):
+        return False
+    if not (has_root(node) or has_call(node)):
+        return False
+    consumers = [schedule.get(each) for each in schedule.get_consumers(block)]
+    return (
+        bool(consumers)
+        and all(_reads_down(each, node) for each in consumers)
+        and _is_of_sums(schedule, block, _n_elements(node))
+    )
+
+
+def _is_of_sums(schedule: Any, block: Any, most: int) -> bool:
+    """It is made of a reduction's results, each block on the way of at most so many elements."""
+    producers = schedule.get_producers(block)
+    nodes = [schedule.get(each) for each in producers]
+    return any(node.init is not None for node in nodes) or any(
+        _n_elements(node) <= most and _is_of_sums(schedule, each, most)
+        for node, each in zip(nodes, producers, strict=True)
+    )
+
+
+def _reads_down(consumer: Any, node: Any) -> bool:
+    """Neighbours along its last axis read other elements of the block's, each read several times."""
+    spatial = [place for place, axis in enumerate(consumer.iter_vars) if int(axis.iter_type) == _SPATIAL]
+    loads = [load for load in loads_of(consumer.body) if load.source.same_as(node.body.buffer)]
+    return _n_elements(consumer) > _n_elements(node) and any(
+        spatial[-1] in places_in(consumer, load.indices) for load in loads
+    )
+
+
+def _n_elements(node: Any) -> int:
+    return math.prod(int(axis.dom.extent) for axis in node.iter_vars)
 
 
 def _is_kept(schedule: Any, block: Any) -> bool:

@@ -4,6 +4,7 @@ import math
 from functools import partial
 from typing import Any
 
+from tuner.space.columns import is_shared_out
 from tuner.space.offering import is_untouched, written
 from tuner.space.reduction_nest import write_reduction
 from tuner.space.reductions import reductions_of
@@ -26,7 +27,9 @@ def reduced(schedule: Any, block: Any, target: Any) -> list[Any]:
     n_blocks = n_blocks_of_rows(lined, lined.get_sblock(str(node.name_hint)), unit)
     cores = int(target.attrs.get("num-cores", 1))
     n_results = math.prod(int(extent) for extent in node.writes[0].source.shape)
-    if (n_blocks > 1 and n_results >= cores) or windows_of(schedule, block, unit):
+    if (n_blocks > 1 and n_results >= cores) or is_shared_out(schedule, block, unit, cores=cores):
+        return []
+    if windows_of(schedule, block, unit):
         return []
     ways = reductions_of(schedule, block, unit, cores=cores)
     writes = [partial(write_reduction, way=way) for way in ways if n_blocks == 0 or way.pieces > 1]

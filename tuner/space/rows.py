@@ -7,7 +7,7 @@ is one axis here: an image of each channel is a row as well.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,22 +115,18 @@ def _chain(schedule: Any, block: Any, rows: Sequence[int], lanes: int) -> tuple[
             visit(neighbour)
 
     visit(block)
-    names = _producers_first(schedule, found)
-    read_by = [_names(schedule, schedule.get_consumers(found[name])) for name in names[:-1]]
+    names = in_order(schedule, found)
+    read_by = [names_of(schedule, schedule.get_consumers(found[name])) for name in names[:-1]]
     return names if all(readers and readers <= set(names) for readers in read_by) else ()
 
 
-def _producers_first(schedule: Any, found: dict[str, Any]) -> tuple[str, ...]:
-    before = {
-        name: _names(schedule, schedule.get_producers(each)) & set(found) for name, each in found.items()
-    }
-    names: list[str] = []
-    while len(names) < len(found):
-        names.append(next(n for n in found if n not in names and before[n] <= set(names)))
-    return tuple(names)
+def in_order(schedule: Any, names: Collection[str]) -> tuple[str, ...]:
+    """As blocks follow one another in the function, producers first: the same, whichever was found first."""
+    every = schedule.get_child_blocks(schedule.get_sblock("root"))
+    return tuple(name for each in every if (name := str(schedule.get(each).name_hint)) in names)
 
 
-def _names(schedule: Any, blocks: Sequence[Any]) -> set[str]:
+def names_of(schedule: Any, blocks: Sequence[Any]) -> set[str]:
     return {str(schedule.get(block).name_hint) for block in blocks}
 
 
@@ -179,14 +175,13 @@ def line_of(node: Any, n_rows: int) -> Line:
     """As long as it can be without the rows; of a scale for each channel it is an image, and none of axes."""
     axes = node.iter_vars
     for first in range(n_rows, len(axes)):
-        if _is_in_line(node, first):
+        if is_in_line(node, range(first, len(axes))):
             return Line(n_axes=len(axes) - first, length=_length(node, first))
     return Line(n_axes=0, length=1)
 
 
-def _is_in_line(node: Any, n_axes: int) -> bool:
-    """Of each buffer the axes from the given one on take neighbours one by one, or all the same element."""
-    places = range(n_axes, len(node.iter_vars))
+def is_in_line(node: Any, places: Sequence[int]) -> bool:
+    """Of each buffer these axes of a block take neighbours one by one, or all the same element."""
     extents = [int(node.iter_vars[place].dom.extent) for place in places]
     line = [math.prod(extents[at + 1 :]) for at in range(len(extents))]
     accesses = list(_accesses(node))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+from tuner.space.column_rule import passed_down
 from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import finish_rule
 from tuner.space.injective_rule import one_by_one
@@ -19,6 +20,7 @@ OURS: Final[Mapping[str, Forms]] = {
     "contraction": tiled,
     "window": passed_over,
     "row": passed_through,
+    "column": passed_down,
     "reduction": reduced,
     "injective": one_by_one,
 }
