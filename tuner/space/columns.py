@@ -127,9 +127,9 @@ def _shared(schedule: Any, block: Any, unit: VectorUnit) -> _Shared | None:
     if any(each != extents[0] for each in extents):
         return None
     line = _line(nodes, blocks, extents[0], unit)
-    return line and _Shared(
-        blocks=blocks, nodes=nodes, line=line, n_lines=math.prod(extents[0]) // line.length
-    )
+    if line is None:
+        return None
+    return _Shared(blocks=blocks, nodes=nodes, line=line, n_lines=math.prod(extents[0]) // line.length)
 
 
 def dims_of(node: Any, kept: Sequence[int]) -> tuple[int, ...]:
@@ -256,4 +256,5 @@ def _line(
     long = [line for line in lines if line.length >= unit.lanes]
     whole = [line for line in long if line.length % unit.lanes == 0]
     many = [line for line in long if math.prod(extents) >= _MANY_LINES * line.length]
-    return (whole or many or long or [None])[-1]
+    found = whole or many or long
+    return found[-1] if found else None
