@@ -4,7 +4,7 @@ A softmax over the channels of an image that lie apart, a normalisation of each 
 and what they are for: several blocks share the axes that one of them keeps, the columns, which lie side by
 side. One group of vectors of columns after the other passes through all of the blocks in the first cache,
 as `tuner.space.rows` has it for rows. Block by block an image is read from memory as often as it is used:
-a layer norm of 96 channels of 56 x 56 took 123 µs so, and 26 in one pass (Zen 5, two cores).
+a layer norm of 96 channels of 56 x 56 took 123 to 148 µs so, and 18 to 26 in one pass (Zen 5, two cores).
 """
 
 import math
@@ -40,6 +40,7 @@ class Columns:
     vectors: int
     #: A line ends within them.
     has_tail: bool
+    is_parallel: bool
     #: Blocks that call a function for each element stay scalar.
     calls_are_scalar: bool
 
@@ -52,6 +53,12 @@ class _Shared:
     nodes: Mapping[str, Any]
     line: Line
     n_lines: int
+
+    @property
+    def is_long(self) -> bool:
+        """More than one core is the sooner done: of all passes together."""
+        extents = [[int(axis.dom.extent) for axis in node.iter_vars] for node in self.nodes.values()]
+        return sum(math.prod(each) for each in extents) >= MIN_PARALLEL_ELEMENTS
 
     def n_pieces(self, lanes: int, vectors: int) -> int:
         """For the cores."""
@@ -79,6 +86,7 @@ def columns_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) -> tu
             lanes=unit.lanes,
             vectors=vectors,
             has_tail=shared.line.length % unit.lanes > 0,
+            is_parallel=shared.is_long,
             calls_are_scalar=scalar,
         )
         for scalar in ((True, False) if any(has_call(node) for node in shared.nodes.values()) else (False,))
@@ -107,10 +115,7 @@ def _vectors(shared: _Shared, unit: VectorUnit, cores: int) -> int | None:
 
 
 def _enough(shared: _Shared, cores: int) -> int:
-    """Pieces; one where one core is sooner done."""
-    extents = [[int(axis.dom.extent) for axis in node.iter_vars] for node in shared.nodes.values()]
-    is_long = max(math.prod(each) for each in extents) >= MIN_PARALLEL_ELEMENTS
-    return _PIECES_PER_CORE * cores if is_long else 1
+    return _PIECES_PER_CORE * cores if shared.is_long else 1
 
 
 def _shared(schedule: Any, block: Any, unit: VectorUnit) -> _Shared | None:
@@ -130,11 +135,6 @@ def _shared(schedule: Any, block: Any, unit: VectorUnit) -> _Shared | None:
     if line is None:
         return None
     return _Shared(blocks=blocks, nodes=nodes, line=line, n_lines=math.prod(extents[0]) // line.length)
-
-
-def dims_of(node: Any, kept: Sequence[int]) -> tuple[int, ...]:
-    """Which dimension of what the block writes is each of these axes."""
-    return _dims(node, node.body.indices, kept) or ()
 
 
 def _goes_down(node: Any, kept: Sequence[int]) -> bool:

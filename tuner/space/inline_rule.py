@@ -57,7 +57,8 @@ def _is_shared_down(schedule: Any, block: Any) -> bool:
     """A function of what a reduction leaves of each column, read by many elements of that column.
 
     Of a row LLVM takes such a number out of the loop over its elements; of columns it stands in a vector, and
-    TVM makes no vectors of calls: 96 channels of 56 x 56 normalised took 45 µs inlined, 18 so (Zen 5).
+    TVM makes no vectors of calls: batches of 4 x 28 x 28 normalised, 96 channels last, took 88 to 112 µs
+    inlined, 17 to 21 so (Zen 5).
     """
     node = schedule.get(block)
     if node.init is not None or not hasattr(node.body, "value"):
