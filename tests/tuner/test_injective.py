@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tuner.contractions import AVX2, assert_same_numbers, computed, matmul, tvm
+from tuner.space import image_vectors
 from tuner.space.image_vectors import ImageVectors
 from tuner.space.injective import Line, Squares, injectives_of
 from tuner.space.injective_rule import one_by_one
@@ -117,6 +118,8 @@ def test_images_of_which_there_are_enough_are_vectors():
     assert (of_channels.images, of_channels.n_axes, of_channels.lanes) == (1, 1, 8)
     (of_both,) = of_images(resized(18, 16, n=4))
     assert (of_both.images, of_both.n_axes, of_both.lanes) == (0, 2, 8)
+    # Eight of 128 x 128 fill their cache, a line of each at a time does not.
+    assert [way.by_lines for way in of_images(resized(64, 64))] == [True]
     # Three fill no vector, 48 are too few pieces for the cores, and eight of 256 x 256 fill their cache.
     assert not of_images(resized(3, 64))
     assert not of_images(resized(48, 64))
@@ -139,6 +142,18 @@ def test_resized_images_have_the_numbers_of_the_untuned_program(llvm, method, sh
         return topi.image.resize2d(x, (0.0,) * 4, size, "NCHW", method, "half_pixel")
 
     assert_every_way(computed(function, shape), llvm, seed=6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"), [((2, 32, 9, 13), (18, 26)), ((4, 18, 8, 6), (17, 13)), ((1, 64, 9, 8), (33, 16))]
+)
+def test_large_images_leave_their_vectors_line_by_line(llvm, monkeypatch, shape, size):
+    monkeypatch.setattr(image_vectors, "_MAX_PIECE", 8 * shape[2] * shape[3])
+    mod = computed(
+        lambda topi, x: topi.image.resize2d(x, (0.0,) * 4, size, "NCHW", "linear", "half_pixel"), shape
+    )
+    assert [way.by_lines for way in ways(mod) if isinstance(way, ImageVectors)] == [True]
+    assert_every_way(mod, llvm, seed=7)
 
 
 def test_what_would_be_much_code_or_is_looked_up_is_no_line_to_write_out():

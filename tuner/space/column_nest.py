@@ -73,15 +73,14 @@ def _is_within(axis: Any) -> bool:
 def _write_vectors(schedule: Any, block: Any, cores: Any, columns: Columns) -> None:
     node = schedule.get(block)
     steps, *within, vectors, lanes = below(schedule, block, cores)
+    if columns.streams and within:
+        schedule.reorder(*within, steps)
     if columns.has_tail:
-        schedule.annotate(steps, PEELED, 1)
-    if has_root(node) or (columns.calls_are_scalar and has_call(node)):
-        return
-    if columns.has_tail:
-        for loop in (vectors, lanes):
+        for loop in (steps, vectors, lanes):
             schedule.annotate(loop, PEELED, 1)
-    schedule.unroll(vectors)
-    schedule.vectorize(lanes)
+    if not (has_root(node) or (columns.calls_are_scalar and has_call(node))):
+        schedule.unroll(vectors)
+        schedule.vectorize(lanes)
     if node.init is not None:
         begun = schedule.decompose_reduction(block, within[0])
         begin(schedule, begun, n_loops=2)

@@ -43,6 +43,8 @@ class Columns:
     is_parallel: bool
     #: Blocks that call a function for each element stay scalar.
     calls_are_scalar: bool
+    #: What is reduced waits in cache while each block goes along a piece of a line, step by step.
+    streams: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +90,10 @@ def columns_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) -> tu
             has_tail=shared.line.length % unit.lanes > 0,
             is_parallel=shared.is_long,
             calls_are_scalar=scalar,
+            streams=streams,
         )
         for scalar in ((True, False) if any(has_call(node) for node in shared.nodes.values()) else (False,))
+        for streams in (False, True)
     )
 
 
