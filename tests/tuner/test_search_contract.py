@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from checks.space import named_space
+from tests.tuner.contractions import computed
 from tests.tuner.driving import latency_of, measured, open_search, play
 from tuner.errors import SpaceError
 from tuner.features import N_FEATURES, unpack
@@ -21,6 +22,7 @@ class Barren(Drawing):
     """No draw passes its postprocs."""
 
     is_dry = False
+    refused_by = frozenset({"VerifyGPUCode", "DisallowDynamicLoop"})
 
     def draw(self, count, weights=None):  # noqa: ARG002
         return []
@@ -136,8 +138,17 @@ def test_what_is_pending_is_not_suggested_again(kind, workloads, llvm, mm_space)
 
 def test_a_space_that_never_gives_a_program_is_an_error():
     known = Known()
-    with pytest.raises(SpaceError, match="postprocs"):
+    with pytest.raises(SpaceError, match="DisallowDynamicLoop, VerifyGPUCode"):
         fill(Picks(count=4, known=known), known=known, drawing=Barren((), None, Random(0)))
+
+
+@pytest.mark.parametrize("named", ["stock", "tilefarm"])
+def test_where_no_program_passes_the_error_says_what_refuses_them(kind, llvm, named):
+    """Windows of an adaptive pool that differ are loops whose extents are no constants."""
+    mod = computed(lambda topi, x: topi.nn.adaptive_pool(x, (3, 3), "avg"), (1, 16, 14, 14))
+    space, _ = named_space(named)
+    with pytest.raises(SpaceError, match=r"passes its postprocs: DisallowDynamicLoop$"):
+        open_search(kind, mod, llvm, space=space).suggest(4, round_=0)
 
 
 @pytest.mark.parametrize(

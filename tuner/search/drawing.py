@@ -61,6 +61,11 @@ class Drawing:
         """Every space was written out, and holds nothing new."""
         return len(self._empty) == len({space.sketch for space in self._spaces})
 
+    @property
+    def refused_by(self) -> frozenset[str]:
+        """Names of the postprocs that have rejected a program."""
+        return self._programs.refused_by
+
     def draw(self, count: int, weights: Mapping[Sketch, float] | None = None) -> list[Drawn]:
         """At most `count` new programs, from each space by its weight (None: alike)."""
         found: list[Drawn] = []

@@ -25,6 +25,11 @@ class Programs:
         self._known = known
         self._hashes: dict[Genome, str | None] = {}
 
+    @property
+    def refused_by(self) -> frozenset[str]:
+        """Names of the postprocs that have rejected a program."""
+        return frozenset(self._replay.refused_by)
+
     def new(self, genome: Genome) -> Drawn | Refused | None:
         """The genome's program; None where it is a known one."""
         if genome in self._hashes:

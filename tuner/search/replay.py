@@ -48,6 +48,8 @@ class Replayer:
         self._untouched = untouched_schedule(mod)
         self._context = context
         self._postprocs = list(context.space_generator.postprocs or ())
+        #: Postprocs that have rejected a program, by TVM's names of them.
+        self.refused_by: set[str] = set()
         #: By sketch; None where its programs are replayed from the start.
         self._heads: dict[Sketch, Head | None] = {}
 
@@ -80,7 +82,10 @@ class Replayer:
         try:
             schedule = replay()
             schedule.enter_postproc()
-            fits = all(postproc.apply(schedule) for postproc in self._postprocs)
+            refusing = next((each for each in self._postprocs if not each.apply(schedule)), None)
         except (TraceError, *TVM_ERRORS):
             return None
-        return schedule if fits else None
+        if refusing is None:
+            return schedule
+        self.refused_by.add(type(refusing).__name__.lstrip("_"))
+        return None

@@ -26,4 +26,5 @@ def fill(picks: Picks, *, known: Known, drawing: Drawing) -> None:
         ever += len(drawn)
         empty = 0 if drawn or drawing.useless > useless else empty + 1
     if not ever:
-        raise SpaceError("no program of this design space passes its postprocs")
+        refusing = ", ".join(sorted(drawing.refused_by)) or "none can be replayed"
+        raise SpaceError(f"no program of this design space passes its postprocs: {refusing}")
