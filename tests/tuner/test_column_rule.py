@@ -3,17 +3,20 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.tuner.contractions import assert_same_numbers, computed, spaces_of_function
+from tests.tuner.contractions import assert_same_numbers, computed, outputs, spaces_of_function
+from tuner.module import canonical_module
 from tuner.space.columns import columns_of
 from tuner.space.vectors import VectorUnit
 from tuner.trace import canonical_text
 from tuner.tvm_light import load_tvm
 
 tvm = load_tvm()
+from tvm import te, topi  # noqa: E402 - after TVM's light loading
 
 UNIT = VectorUnit(lanes=8, registers=16)
 
@@ -55,15 +58,10 @@ def in_one_pass(mod, llvm):
 def reductions_of(mod):
     schedule = tvm.s_tir.Schedule(mod, debug_mask="none")
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
-        if schedule.get(block).init is None:
-            schedule_inline(schedule, block)
+        if schedule.get(block).init is None and schedule.get_consumers(block):
+            schedule.compute_inline(block)
     found = schedule.get_child_blocks(schedule.get_sblock("root"))
     return schedule, [each for each in found if schedule.get(each).init is not None]
-
-
-def schedule_inline(schedule, block):
-    if schedule.get_consumers(block):
-        schedule.compute_inline(block)
 
 
 @pytest.mark.parametrize("function", [unit_columns, normalised, softmax, between])
@@ -99,18 +97,39 @@ def test_of_any_extents_whatever_forms_there_are_give_these_numbers(
         assert_same_numbers(mod, llvm, seed=seed, found=found, at_most=2)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
-def test_columns_of_other_numbers(llvm, dtype):
-    from tvm import te, topi
-
-    from tuner.module import canonical_module
-
+def of_dtype(dtype):
     x = te.placeholder((1, 6, 8, 20), name="X", dtype=dtype)
-    mod = canonical_module(te.create_prim_func([x, unit_columns(topi, x)]))
+    return canonical_module(te.create_prim_func([x, unit_columns(topi, x)]))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float16", 1e-2)])
+def test_columns_of_other_numbers(llvm, dtype, tolerance):
+    """Against the untuned program."""
+    mod = of_dtype(dtype)
+    data = np.random.default_rng(4).standard_normal((1, 6, 8, 20)).astype(dtype)
+    (expected,) = [outputs(mod, llvm, [data, np.zeros_like(data)])]
     found = in_one_pass(mod, llvm)
     assert found
     for space in found:
+        got = outputs(space.mod, llvm, [data, np.zeros_like(data)])
+        np.testing.assert_allclose(got, expected, rtol=tolerance)
+
+
+def test_columns_of_bfloat16_can_be_built(llvm):
+    found = in_one_pass(of_dtype("bfloat16"), llvm)
+    assert found
+    for space in found:
         tvm.compile(space.mod, tvm.target.Target(llvm))
+
+
+def test_a_sum_of_everything_may_read_a_root_of_columns(llvm):
+    """It has no axis of results."""
+    x = te.placeholder((24, 40), name="X")
+    roots = topi.rsqrt(topi.sum(topi.multiply(x, x), 0))
+    i, j = te.reduce_axis((0, 24), name="i"), te.reduce_axis((0, 40), name="j")
+    total = te.compute((), lambda: te.sum(x[i, j] * roots[j], axis=[i, j]), name="total")
+    mod = canonical_module(te.create_prim_func([x, total]))
+    assert_same_numbers(mod, llvm, seed=5, found=spaces_of_function(mod, llvm))
 
 
 def test_all_of_an_image_is_reduced_at_once(llvm):

@@ -2,7 +2,7 @@
 
 `merge` makes that loop, as in `tuner.space.row_nest`. What is reduced, or made of each column by itself, goes
 on within: (cores: outer columns, groups); vectors' groups of one; what a block has beside columns; vectors
-side by side; lanes.
+side by side; lanes. In streams what a block has beside columns comes before the vectors' groups.
 """
 
 from collections.abc import Sequence

@@ -87,8 +87,9 @@ def _reads_down(consumer: Any, node: Any) -> bool:
     """Neighbours along its last axis read other elements of the block's, each read several times."""
     spatial = [place for place, axis in enumerate(consumer.iter_vars) if int(axis.iter_type) == _SPATIAL]
     loads = [load for load in loads_of(consumer.body) if load.source.same_as(node.body.buffer)]
+    last = set(spatial[-1:])  # none of a sum of everything
     return _n_elements(consumer) > _n_elements(node) and any(
-        spatial[-1] in places_in(consumer, load.indices) for load in loads
+        last & places_in(consumer, load.indices) for load in loads
     )
 
 

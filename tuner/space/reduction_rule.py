@@ -14,7 +14,7 @@ from tuner.space.windows import windows_of
 
 
 def reduced(schedule: Any, block: Any, target: Any) -> list[Any]:
-    """A schedule for each way to write the block; none where rows or windows are ways already.
+    """A schedule for each way to write the block; none where rows, columns or windows are ways already.
 
     A block of rows may still be summed in pieces, where they are too few for the cores; one of several blocks
     of the same rows, where these are fewer than the cores.
