@@ -176,6 +176,23 @@ def test_operands_whose_neighbours_lie_apart_are_transposed_in_squares():
     assert not any(isinstance(way, Squares) for way in ways(transpose((8, 64, 4, 32), (0, 2, 1, 3))))
 
 
+def test_squares_that_do_not_come_out_even_end_with_lesser_ones():
+    """A fused loop over images and squares is not parted: the cores share images alone, if enough."""
+    squares = [way for way in ways(transpose((197, 211), (1, 0))) if isinstance(way, Squares)]
+    assert {(way.lanes, way.rows, way.ends) for way in squares} == {
+        (8, 16, (True, True)),
+        (8, 4, (True, True)),
+        (8, 8, (True, True)),
+    }
+    assert {way.spreads_across for way in squares} == {False, True}
+    few = [way for way in ways(transpose((2, 197, 256), (0, 2, 1))) if isinstance(way, Squares)]
+    assert {(way.spreads_across, way.ends) for way in few} == {(True, (False, True))}
+    many = [way for way in ways(transpose((12, 197, 64), (0, 2, 1))) if isinstance(way, Squares)]
+    assert {way.spreads_across for way in many} == {False, True}
+    narrow = [way for way in ways(transpose((3, 197), (1, 0))) if isinstance(way, Squares)]
+    assert {(way.lanes, way.rows, way.ends) for way in narrow} == {(8, 3, (True, False))}
+
+
 def test_more_cores_than_elements_are_no_reason_to_look_for_ever():
     schedule, block = only_block(batch_norm(64, 28))
     (way, *_) = injectives_of(schedule, block, AVX2, cores=1 << 20)
@@ -200,6 +217,27 @@ def assert_every_way(mod, target, *, seed):
     found = one_by_one(schedule, block, make_target(target))
     assert found
     assert_same_numbers(mod, target, seed=seed, at_most=len(found), found=found)
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ((197, 211), (1, 0)),
+        ((897, 33), (1, 0)),
+        ((2, 197, 256), (0, 2, 1)),
+        ((12, 65, 67), (0, 2, 1)),
+        ((1, 50, 29, 29), (0, 2, 3, 1)),
+        ((1, 29, 29, 50), (0, 3, 1, 2)),
+        ((1, 3, 113, 113), (0, 2, 3, 1)),
+    ],
+)
+def test_squares_that_end_with_lesser_ones_give_the_same_numbers(llvm, shape, order):
+    """Large enough for several cores."""
+    schedule, block = only_block(transpose(shape, order))
+    found = one_by_one(schedule, block, make_target(llvm))
+    hints = [each.mod.script().count("pragma_loop_partition_hint") for each in found]
+    assert max(hints) >= 2
+    assert_every_way(transpose(shape, order), llvm, seed=1)
 
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 14, 16, 17, 30, 49, 57, 64)

@@ -19,6 +19,7 @@ from tuner.space.image_vectors import ImageVectors, image_vectors_of, write_imag
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, sampled
 from tuner.space.strides import steps_of
+from tuner.space.tiling import PEELED
 from tuner.space.unrolled import Unrolled, unrolled_of, write_unrolled
 from tuner.space.vectors import VectorUnit, largest_divisor
 
@@ -30,6 +31,8 @@ _MAX_PIECE = 1 << 14
 _MIN_LANES = 4
 #: Lanes and rows of a square that is transposed, as far as the target has such vectors. 1024 x 128, whose
 #: columns lie 4 KiB apart in the output, takes 52, 50 and 20 µs; 256 x 3136 67, 63, 55; 512 x 512 25, 27, 30.
+#: Where they do not come out even the last are lesser: 197 x 768 took 48 µs by lines, 6.3 so, 197 x 211 6.0
+#: and 2.4, 896 x 69 9.6 and 3.3 (Zen 5).
 _SQUARES = ((16, 16), (16, 4), (8, 8))
 
 
@@ -61,6 +64,13 @@ class Squares:
     #: The cores share the squares out along `across`, else along the last loop.
     spreads_across: bool
     is_parallel: bool
+    #: The last vector has fewer lanes, the last square fewer rows; these have loops of their own.
+    ends: tuple[bool, bool] = (False, False)
+
+    @property
+    def ends_first(self) -> bool:
+        """The loop that the cores would share last is one of these: of a fused one TVM does not part it."""
+        return self.ends[0 if self.spreads_across else 1]
 
 
 Way = Line | Squares | Unrolled | ImageVectors | Fetched
@@ -110,7 +120,7 @@ def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) ->
     fetched = tuple(fetched_of(schedule, block, enough=enough))
     if fetched:
         return fetched
-    squares = tuple(_squares(groups, element_bytes(node.body.buffer), unit, is_parallel=is_parallel))
+    squares = tuple(_squares(groups, element_bytes(node.body.buffer), unit, enough=enough))
     lanes = 1 if calls or squares else unit.lanes
     n_parts = n_parts_of(node)
     lines = _lines(groups, lanes, enough=enough, n_parts=n_parts)
@@ -164,7 +174,13 @@ def _write_squares(schedule: Any, loops: Sequence[Any], way: Squares) -> list[An
     schedule.reorder(*outer, first, second, row, vector)
     schedule.unroll(row)
     schedule.vectorize(vector)
-    return [*outer, first]
+    for ends, ended in zip(way.ends, ((vectors, vector), (squares, row)), strict=True):
+        for loop in ended if ends else ():
+            schedule.annotate(loop, PEELED, 1)
+    if not way.ends_first:
+        return [*outer, first]
+    several = math.prod(int(schedule.get(loop).extent) for loop in outer) > 1
+    return outer if several else [first]
 
 
 def _lines(groups: Sequence[_Group], lanes: int, *, enough: int, n_parts: int) -> Iterator[Line]:
@@ -187,28 +203,39 @@ def _lines(groups: Sequence[_Group], lanes: int, *, enough: int, n_parts: int) -
         yield Line(n_outer=n_outer, cuts=cuts, first=first, lanes=lanes)
 
 
-def _squares(
-    groups: Sequence[_Group], n_bytes: int, unit: VectorUnit, *, is_parallel: bool
-) -> Iterator[Squares]:
-    """Where an operand's last loop steps over others; none where nothing is contiguous in it."""
+def _squares(groups: Sequence[_Group], n_bytes: int, unit: VectorUnit, *, enough: int) -> Iterator[Squares]:
+    """Where an operand's last loop steps over others; none where nothing is contiguous in it.
+
+    `enough`: pieces that keep the cores busy; 0: for one core.
+    """
     *outer, line = groups
     for access, stride in enumerate(line.strides):
         along = [at for at, group in enumerate(outer) if group.strides[access] == n_bytes]
         if stride in (None, 0, n_bytes) or not along:
             continue
         across = outer[along[0]]
-        sizes = [(across.part(min(lanes, unit.lanes)), line.part(rows)) for lanes, rows in _SQUARES]
-        for lanes, rows in dict.fromkeys(sizes):
-            for spreads_across in (False, True) if lanes >= _MIN_LANES and rows > 1 else ():
-                yield Squares(
+        n_others = math.prod(group.extent for group in outer) // across.extent
+        for lanes, rows in _square_sizes(across, line, unit):
+            for spreads_across in (False, True):
+                way = Squares(
                     groups=tuple(len(group.extents) for group in groups),
                     across=along[0],
                     lanes=lanes,
                     rows=rows,
                     spreads_across=spreads_across,
-                    is_parallel=is_parallel,
+                    is_parallel=enough > 0,
+                    ends=(across.extent % lanes > 0, line.extent % rows > 0),
                 )
+                if not way.ends_first or n_others == 1 or n_others >= enough:
+                    yield way
         return
+
+
+def _square_sizes(across: _Group, line: _Group, unit: VectorUnit) -> list[tuple[int, int]]:
+    """Lanes and rows, first of squares of which all are whole."""
+    asked = [(min(lanes, unit.lanes, across.extent), min(rows, line.extent)) for lanes, rows in _SQUARES]
+    whole = [(across.part(lanes), line.part(rows)) for lanes, rows in asked]
+    return [(lanes, rows) for lanes, rows in dict.fromkeys(whole + asked) if lanes >= _MIN_LANES and rows > 1]
 
 
 def _groups(node: Any) -> list[_Group]:
