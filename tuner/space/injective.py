@@ -215,6 +215,7 @@ def _squares(groups: Sequence[_Group], n_bytes: int, unit: VectorUnit, *, enough
             continue
         across = outer[along[0]]
         n_others = math.prod(group.extent for group in outer) // across.extent
+        may_share_others = n_others >= enough or n_others % (enough // _ENOUGH) == 0
         for lanes, rows in _square_sizes(across, line, unit):
             for spreads_across in (False, True):
                 way = Squares(
@@ -226,7 +227,7 @@ def _squares(groups: Sequence[_Group], n_bytes: int, unit: VectorUnit, *, enough
                     is_parallel=enough > 0,
                     ends=(across.extent % lanes > 0, line.extent % rows > 0),
                 )
-                if not way.ends_first or n_others == 1 or n_others >= enough:
+                if not way.ends_first or n_others == 1 or may_share_others:
                     yield way
         return
 
