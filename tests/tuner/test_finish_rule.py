@@ -13,7 +13,8 @@ from checks.space import named_space
 from tests.tuner.contractions import computed, convolution, inputs, outputs, spaces
 from tests.tuner.driving import open_search
 from tuner.module import canonical_module
-from tuner.space.finish_rule import _with_long_lines, is_ours
+from tuner.space.finish_rule import _with_long_lines
+from tuner.space.normal_form import is_ours
 from tuner.space.padding import write_lines
 from tuner.space.rules import with_ours
 from tuner.target import make_target

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from tuner.space.calls import may_be_vectors
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.normal_form import STRUCTURE, TILED, is_ours
 from tuner.space.padding import write_lines
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused
 from tuner.space.rows import line_of
@@ -61,15 +61,6 @@ def finish_rule(stock: Any) -> Any:
             return finish_rule(stock.clone())
 
     return FinishRule()
-
-
-def is_ours(schedule: Any) -> bool:
-    """A plan of tuner.space.plans was written into it."""
-    return any(
-        str(instruction.inputs[1]) == STRUCTURE
-        for instruction in schedule.trace.insts
-        if str(instruction.kind.name) == "Annotate" and str(instruction.attrs[0]) == TILED
-    )
 
 
 def _blocks(mod: Any) -> list[Any]:

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 from tuner.space.fetched import fetches
-from tuner.space.finish_rule import is_ours
 from tuner.space.injective import injectives_of, stands_alone, write_injective
+from tuner.space.normal_form import is_ours
 from tuner.space.offering import written
 from tuner.space.vectors import vector_unit
 

@@ -36,6 +36,15 @@ class NormalForm:
     n_rows: int
 
 
+def is_ours(schedule: Any) -> bool:
+    """A plan of tuner.space.plans was written into it."""
+    return any(
+        str(instruction.inputs[1]) == STRUCTURE
+        for instruction in schedule.trace.insts
+        if str(instruction.kind.name) == "Annotate" and str(instruction.attrs[0]) == TILED
+    )
+
+
 def normal_form(schedule: Any, block: Any, contraction: Contraction, plan: Plan) -> NormalForm:
     """Raises what TVM raises where it cannot."""
     return _Forming(schedule, block, contraction, plan).run()

@@ -1,6 +1,7 @@
 """The schedule rules of each named space. A rule of one's own is one more line in OURS."""
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, Final
 
 from tuner.space.column_rule import passed_down
@@ -8,7 +9,7 @@ from tuner.space.contraction_rule import tiled
 from tuner.space.finish_rule import finish_rule
 from tuner.space.injective_rule import one_by_one
 from tuner.space.inline_rule import inline_rule
-from tuner.space.offering import Forms, offering
+from tuner.space.offering import Forms, Offered, offering
 from tuner.space.postprocs import postprocs
 from tuner.space.reduction_rule import reduced
 from tuner.space.row_rule import passed_through
@@ -23,12 +24,6 @@ OURS: Final[Mapping[str, Forms]] = {
     "column": passed_down,
     "reduction": reduced,
     "injective": one_by_one,
-}
-#: What stands in place of a rule of stock's.
-_IN_PLACE_OF: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "AutoInline": inline_rule,
-    "MultiLevelTiling": tiling_rule,
-    "ParallelizeVectorizeUnroll": finish_rule,
 }
 
 
@@ -77,9 +72,15 @@ def stocks_own(target: Any) -> Any:
 def _with_ours(stock: list[Any], names: Collection[str]) -> list[Any]:
     """Ours see a block after inlining and before anything tiles it."""
     rules: list[Any] = []
+    offered = Offered()
+    in_place_of: Mapping[str, Callable[[Any], Any]] = {
+        "AutoInline": inline_rule,
+        "MultiLevelTiling": partial(tiling_rule, offered=offered),
+        "ParallelizeVectorizeUnroll": finish_rule,
+    }
     for rule in stock:
         name = type(rule).__name__
         if name == "AddRFactor":
-            rules += [offering(forms) for rule_name, forms in OURS.items() if rule_name in names]
-        rules.append(_IN_PLACE_OF[name](rule) if name in _IN_PLACE_OF else rule)
+            rules += [offering(forms, offered) for rule_name, forms in OURS.items() if rule_name in names]
+        rules.append(in_place_of[name](rule) if name in in_place_of else rule)
     return rules

@@ -122,7 +122,12 @@ def write_stream(schedule: Any, block: Any, contraction: Contraction, stream: St
     cores = schedule.fuse(*batch, outer, groups)
     schedule.parallel(cores)
     _, n_columns, n_depth = contraction.extents
-    for loop, extent, part in ((cores, n_columns, stream.line), (depth, n_depth, stream.steps)):
+    parted = (
+        (cores, n_columns, stream.line),
+        (columns, n_columns, stream.line),
+        (depth, n_depth, stream.steps),
+    )
+    for loop, extent, part in parted:
         if part is not None and extent % part:
             schedule.annotate(loop, PEELED, 1)
     for loop in (step, rows):

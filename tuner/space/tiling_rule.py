@@ -6,10 +6,15 @@ without one: what was drawn of them was wrong.
 
 And none with its consumer below the tiles where that reads two sums (the gates of an LSTM), or a sum and what
 stands beside it (a softmax of masked scores): there TVM misses a producer, and gives the whole module up.
+
+And none beside a form of ours where another space has a form of ours for that block as well: with what comes
+before a product inlined into it there may be none, and stock's tiling would neither be begun nor vectorised.
 """
 
 from typing import Any
 
+from tuner.space.normal_form import TILED, is_ours
+from tuner.space.offering import Offered
 from tuner.trace import TVM_ERRORS
 
 _REDUCTION = 2
@@ -17,8 +22,11 @@ _REDUCTION = 2
 _STRUCTURE, _MAX_INNERMOST = "SSRSRS", 64
 
 
-def tiling_rule(stock: Any) -> Any:
-    """A TVM ScheduleRule in place of `stock`, the target's MultiLevelTiling."""
+def tiling_rule(stock: Any, offered: Offered) -> Any:
+    """A TVM ScheduleRule in place of `stock`, the target's MultiLevelTiling.
+
+    `offered`: what the space's rules of ours had forms for.
+    """
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTiling, PyScheduleRule
 
@@ -31,15 +39,18 @@ def tiling_rule(stock: Any) -> Any:
                 rule._initialize_with_tune_context(context)  # noqa: SLF001 - TVM calls it so
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
-            if goes_on(sch.get(block)):
+            node = sch.get(block)
+            if goes_on(node) or TILED in node.annotations:
                 return [sch]
             try:
-                return list(stock.apply(sch.copy(), block))
+                found = list(stock.apply(sch.copy(), block))
             except TVM_ERRORS:
-                return list(alone.apply(sch, block))
+                found = list(alone.apply(sch.copy(), block))
+            tiles = len(found) != 1 or len(found[0].trace.insts) != len(sch.trace.insts)
+            return [] if tiles and str(node.name_hint) in offered and is_ours(sch) else found
 
         def clone(self) -> Any:
-            return tiling_rule(stock.clone())
+            return tiling_rule(stock.clone(), offered)
 
     return TilingRule()
 
