@@ -10,6 +10,7 @@ from tests.tuner.contractions import assert_same_numbers, computed, matmul
 from tests.tuner.driving import open_search, play
 from tuner.module import canonical_module
 from tuner.space.normal_form import is_ours
+from tuner.space.offering import names_of
 from tuner.space.rules import with_ours
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
@@ -95,14 +96,14 @@ def norm_and_dense(x, g, b, w):
 
 
 @pytest.mark.parametrize(
-    ("function", "shapes"),
+    ("function", "shapes", "kept"),
     [
-        (attention, [(3, 40, 32), (3, 50, 32), (3, 50, 24)]),
-        (norm_and_dense, [(12, 64), (64,), (64,), (40, 64)]),
+        (attention, [(3, 40, 32), (3, 50, 32), (3, 50, 24)], "T_softmax_norm"),
+        (norm_and_dense, [(12, 64), (64,), (64,), (40, 64)], "T_layer_norm"),
     ],
 )
-def test_what_has_a_form_of_ours_in_one_space_is_left_to_stock_in_none_of_ours(llvm, function, shapes):
-    """With a softmax or a normalisation inlined into it a product has no form."""
+def test_what_has_a_form_of_ours_in_one_space_is_left_to_stock_in_none_of_ours(llvm, function, shapes, kept):
+    """With a softmax or a normalisation inlined into it a product has no form; kept apart it has no other."""
     found = spanned(computed(lambda _, *x: function(*x), *shapes), make_target(llvm))
     ours = [is_ours(schedule) for schedule in found]
     assert any(ours)
@@ -110,6 +111,9 @@ def test_what_has_a_form_of_ours_in_one_space_is_left_to_stock_in_none_of_ours(l
     tiled = ["SSRSRS" in canonical_text(schedule.trace) for schedule in found]
     assert any(tiled)
     assert not any(map(all, zip(ours, tiled, strict=True)))
+    for_ours = [kept in names_of(schedule) for schedule in found]
+    assert any(for_ours)
+    assert all(is_of_ours for is_of_ours, is_kept in zip(ours, for_ours, strict=True) if is_kept)
 
 
 def test_layout_free_weights_keep_stocks_rewriting_and_our_packing_apart(llvm):

@@ -15,15 +15,18 @@ from tuner.space.calls import has_call, has_root, parts_of
 from tuner.space.contraction import Contraction
 from tuner.space.fetched import fetches
 from tuner.space.injective import stands_alone
-from tuner.space.offering import is_crowded
+from tuner.space.offering import Offered, is_crowded, names_of
 from tuner.space.reshapes import inline_reshape
 
 _LOADS = ("BufferLoad", "TensorLoad")
 _SPATIAL = 0
 
 
-def inline_rule(stock: Any) -> Any:
-    """A TVM ScheduleRule in place of `stock`, the target's AutoInline."""
+def inline_rule(stock: Any, offered: Offered) -> Any:
+    """A TVM ScheduleRule in place of `stock`, the target's AutoInline.
+
+    `offered`: is told what is kept for forms of ours.
+    """
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.schedule_rule import PyScheduleRule
 
@@ -45,10 +48,13 @@ def inline_rule(stock: Any) -> Any:
             inlined = list(stock.apply(sch, block))
             for each in inlined:
                 inline_reshape(each, name)
+            if not kept or any(name in names_of(each) for each in inlined):  # stock keeps it as well
+                return inlined
+            offered.keep(name)
             return [*inlined, *kept]
 
         def clone(self) -> Any:
-            return inline_rule(stock.clone())
+            return inline_rule(stock.clone(), offered)
 
     return InlineRule()
 

@@ -74,7 +74,7 @@ def _with_ours(stock: list[Any], names: Collection[str]) -> list[Any]:
     rules: list[Any] = []
     offered = Offered()
     in_place_of: Mapping[str, Callable[[Any], Any]] = {
-        "AutoInline": inline_rule,
+        "AutoInline": partial(inline_rule, offered=offered),
         "MultiLevelTiling": partial(tiling_rule, offered=offered),
         "ParallelizeVectorizeUnroll": finish_rule,
     }
