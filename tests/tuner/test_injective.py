@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tuner.contractions import AVX2, assert_same_numbers, computed, matmul, tvm
+from tests.tuner.contractions import AVX2, AVX512, assert_same_numbers, computed, matmul, tvm
 from tuner.space import image_vectors
 from tuner.space.image_vectors import ImageVectors
 from tuner.space.injective import Line, Squares, injectives_of
@@ -120,10 +120,12 @@ def test_images_of_which_there_are_enough_are_vectors():
     assert (of_both.images, of_both.n_axes, of_both.lanes) == (0, 2, 8)
     # Eight of 128 x 128 fill their cache, a line of each at a time does not.
     assert [way.by_lines for way in of_images(resized(64, 64))] == [True]
-    # Three fill no vector, 48 are too few pieces for the cores, and eight of 256 x 256 fill their cache.
+    # Three fill no vector, four are one piece for two cores, and four of 192 x 192 fill their cache.
     assert not of_images(resized(3, 64))
-    assert not of_images(resized(48, 64))
-    assert not of_images(resized(64, 128))
+    assert of_images(resized(48, 64))
+    assert not of_images(resized(4, 64))
+    assert [way.lanes for way in of_images(resized(64, 128))] == [4]
+    assert not of_images(resized(64, 192))
     assert not of_images(batch_norm(64, 28))
 
 
@@ -174,6 +176,13 @@ def test_operands_whose_neighbours_lie_apart_are_transposed_in_squares():
     assert {(way.groups, way.across, way.lanes) for way in squares} == {((2, 2), 0, 8)}
     assert {way.rows for way in squares} == {16, 8, 4}
     assert not any(isinstance(way, Squares) for way in ways(transpose((8, 64, 4, 32), (0, 2, 1, 3))))
+
+
+@pytest.mark.parametrize(("size", "lanes"), [(26, 16), (32, 8), (64, 8), (47, 16)])
+def test_images_a_multiple_of_4_kib_apart_are_vectors_of_no_more_than_have_room(size, lanes):
+    schedule, block = only_block(resized(64, size))
+    found = image_vectors.image_vectors_of(schedule.get(block), AVX512, cores=CORES)
+    assert [way.lanes for way in found] == [lanes]
 
 
 def test_squares_that_do_not_come_out_even_end_with_lesser_ones():

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.addresses import PERIOD_BYTES, element_bytes
 from tuner.expressions import loads_of
 from tuner.space import index_maps
 from tuner.space.axes import Axis
@@ -21,12 +22,15 @@ from tuner.space.tiling import PEELED
 from tuner.space.unrolled import is_computed, lies_evenly, may_be_written_out
 from tuner.space.vectors import VectorUnit
 
-#: Or whole vectors: with four lanes 20 of 80 x 80 took 542 µs, by lines 206.
-_MIN_LANES = 8
+#: Or whole vectors: by four lanes 20 of 80 x 80 took 82 µs, by lines 97, 60 of 26 x 26 25 and 45 (Zen 5).
+_MIN_LANES = 4
 #: Of a square that is transposed on the way out.
 _MIN_ALONG = 4
 #: Elements of a copy, which a core's second cache holds beside the other one.
 _MAX_PIECE = 1 << 16
+#: Images that have room in a first cache where neighbours lie a multiple of 4 KiB apart: by sixteen lanes 32
+#: of 64 x 64 took 147 µs, by lines 93 (Zen 5).
+_ROOM = 8
 #: Elements of an image in a vector on the way in.
 _TURNED_IN = 8
 
@@ -47,10 +51,10 @@ class ImageVectors:
     by_lines: bool = False
 
 
-def image_vectors_of(node: Any, unit: VectorUnit, *, enough: int) -> Iterator[ImageVectors]:
-    """`enough`: pieces that keep the cores busy; 0: for one core."""
+def image_vectors_of(node: Any, unit: VectorUnit, *, cores: int) -> Iterator[ImageVectors]:
+    """`cores`: 0 where there is little to share."""
     *outer, line = (int(axis.dom.extent) for axis in node.iter_vars)
-    loads = loads_of(node.body)
+    loads, n_bytes = loads_of(node.body), element_bytes(node.body.buffer)
     if not may_be_written_out(node, line) or not is_computed(node, len(outer)):
         return
     if any(not load.source.same_as(loads[0].source) for load in loads):
@@ -62,6 +66,8 @@ def image_vectors_of(node: Any, unit: VectorUnit, *, enough: int) -> Iterator[Im
         shapes = [loads[0].source.shape[read + 1 :], node.body.buffer.shape[written + 1 :]]
         image, made = (math.prod(map(int, shape)) for shape in shapes)
         by_lines = place < len(outer) - 1 and max(image, made) * unit.lanes > _MAX_PIECE
+        lie_apart = all(size * n_bytes % PERIOD_BYTES for size in (image, made))
+        most = unit.lanes if lie_apart else min(unit.lanes, _ROOM)
         image = image if by_lines else max(image, made)
         ways = [
             ImageVectors(
@@ -69,24 +75,33 @@ def image_vectors_of(node: Any, unit: VectorUnit, *, enough: int) -> Iterator[Im
                 lanes=lanes,
                 read=read - others,
                 written=written - others,
-                is_parallel=enough > 0,
+                is_parallel=cores > 0,
                 n_axes=others + 1,
                 by_lines=by_lines,
             )
             for others in range(_n_before(node, loads, place, read, written) + 1)
-            if (lanes := _lanes(outer[: place + 1], others + 1, unit, image=image, enough=enough))
+            if (lanes := _lanes(outer[: place + 1], others + 1, unit, image=image, most=most, cores=cores))
         ]
         if ways and all(map(len, shapes)):
             yield max(ways, key=lambda way: (way.lanes, -way.n_axes))
         return
 
 
-def _lanes(outer: Sequence[int], n_axes: int, unit: VectorUnit, *, image: int, enough: int) -> int:
+def _lanes(outer: Sequence[int], n_axes: int, unit: VectorUnit, *, image: int, most: int, cores: int) -> int:
     """As many images of the last `n_axes` of these axes as a vector has of them; 0 where they are too few."""
-    lanes, fewest = math.gcd(math.prod(outer[-n_axes:]), unit.lanes), min(_MIN_LANES, unit.lanes)
-    while lanes >= fewest and (lanes * image > _MAX_PIECE or math.prod(outer) // lanes < enough):
+    lanes, fewest = math.gcd(math.prod(outer[-n_axes:]), most), min(_MIN_LANES, unit.lanes)
+    n_images = math.prod(outer)
+    while lanes >= fewest and (
+        lanes * image > _MAX_PIECE or (cores and not _keeps_busy(n_images // lanes, cores))
+    ):
         lanes //= 2
     return lanes if lanes >= fewest else 0
+
+
+def _keeps_busy(pieces: int, cores: int) -> bool:
+    """No core waits for longer than a third of its work: vectors of images take half of what lines take."""
+    rounds = -(-pieces // cores)
+    return 3 * rounds * cores <= 4 * pieces
 
 
 def _n_before(node: Any, loads: Sequence[Any], place: int, read: int, written: int) -> int:

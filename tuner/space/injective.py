@@ -124,7 +124,7 @@ def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) ->
     lanes = 1 if calls or squares else unit.lanes
     n_parts = n_parts_of(node)
     lines = _lines(groups, lanes, enough=enough, n_parts=n_parts)
-    images = image_vectors_of(node, unit, enough=enough)
+    images = image_vectors_of(node, unit, cores=cores * is_parallel)
     return (*unrolled_of(node, enough=enough), *images, *squares, *lines)
 
 
