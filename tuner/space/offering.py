@@ -60,7 +60,7 @@ class Offered:
         A rule sees the last block first: those before this one it has yet to see.
         """
         names = names_of(schedule)
-        place = names.index(name)
+        place = names.index(name) if name in names else len(names)  # one within another block
         return any(
             other in self._forms and (at > place or self._forms[other] is not forms)
             for at, other in enumerate(names)
