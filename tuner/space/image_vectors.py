@@ -24,7 +24,7 @@ from tuner.space.vectors import VectorUnit
 
 #: Or whole vectors: by four lanes 20 of 80 x 80 took 82 µs, by lines 97, 60 of 26 x 26 25 and 45 (Zen 5).
 _MIN_LANES = 4
-#: Of a square that is transposed on the way out.
+#: Of a square that is transposed on the way in or out.
 _MIN_ALONG = 4
 #: Elements of a copy, which a core's second cache holds beside the other one.
 _MAX_PIECE = 1 << 16

@@ -120,7 +120,7 @@ def injectives_of(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) ->
     fetched = tuple(fetched_of(schedule, block, enough=enough))
     if fetched:
         return fetched
-    squares = tuple(_squares(groups, element_bytes(node.body.buffer), unit, enough=enough))
+    squares = tuple(_squares(groups, element_bytes(node.body.buffer), unit, cores=cores * is_parallel))
     lanes = 1 if calls or squares else unit.lanes
     n_parts = n_parts_of(node)
     lines = _lines(groups, lanes, enough=enough, n_parts=n_parts)
@@ -203,10 +203,10 @@ def _lines(groups: Sequence[_Group], lanes: int, *, enough: int, n_parts: int) -
         yield Line(n_outer=n_outer, cuts=cuts, first=first, lanes=lanes)
 
 
-def _squares(groups: Sequence[_Group], n_bytes: int, unit: VectorUnit, *, enough: int) -> Iterator[Squares]:
+def _squares(groups: Sequence[_Group], n_bytes: int, unit: VectorUnit, *, cores: int) -> Iterator[Squares]:
     """Where an operand's last loop steps over others; none where nothing is contiguous in it.
 
-    `enough`: pieces that keep the cores busy; 0: for one core.
+    `cores`: 0 where there is little to share.
     """
     *outer, line = groups
     for access, stride in enumerate(line.strides):
@@ -215,7 +215,7 @@ def _squares(groups: Sequence[_Group], n_bytes: int, unit: VectorUnit, *, enough
             continue
         across = outer[along[0]]
         n_others = math.prod(group.extent for group in outer) // across.extent
-        may_share_others = n_others >= enough or n_others % (enough // _ENOUGH) == 0
+        may_share_others = n_others >= _ENOUGH * cores or n_others % cores == 0
         for lanes, rows in _square_sizes(across, line, unit):
             for spreads_across in (False, True):
                 way = Squares(
@@ -224,7 +224,7 @@ def _squares(groups: Sequence[_Group], n_bytes: int, unit: VectorUnit, *, enough
                     lanes=lanes,
                     rows=rows,
                     spreads_across=spreads_across,
-                    is_parallel=enough > 0,
+                    is_parallel=cores > 0,
                     ends=(across.extent % lanes > 0, line.extent % rows > 0),
                 )
                 if not way.ends_first or n_others == 1 or may_share_others:

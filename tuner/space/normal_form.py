@@ -37,7 +37,7 @@ class NormalForm:
 
 
 def is_ours(schedule: Any) -> bool:
-    """A plan of tuner.space.plans was written into it."""
+    """A form of ours was written into it."""
     return any(
         str(instruction.inputs[1]) == STRUCTURE
         for instruction in schedule.trace.insts

@@ -1,8 +1,8 @@
 """How a rule of ours enters the design space: forms of a block beside the schedule that it was asked about.
 
 Each form is one more design space; the untouched schedule goes on to stock's rules, with all blocks that have
-forms. The forms of several blocks are combined, which multiplies them: of many contractions in one function
-only the first is offered in all its forms, and the others take the most hopeful one beside it.
+forms. The forms of several blocks are combined, which multiplies them: only the first is offered in all its
+forms, and the others take a few beside it, of many contractions in one function the most hopeful one alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ from tuner.trace import TVM_ERRORS
 #: Contractions whose forms are combined: four of them would be ten thousand design spaces.
 _COMBINED = 3
 #: Forms that a block has beside a form of another one: attention, 5 heads of 161 x 59, 80 wide, took 125 to
-#: 129 µs after 24 trials in 684 design spaces of ours, 88 to 90 in 342 (Zen 5).
+#: 129 µs after 24 trials in 684 design spaces of ours, 86 to 90 in 342 (Zen 5).
 _BESIDE = 4
 
 #: (schedule, block, target) -> schedules; none where the rule has nothing to say of the block.
@@ -74,9 +74,8 @@ def names_of(schedule: Any) -> list[str]:
     return [str(schedule.get(block).name_hint) for block in blocks]
 
 
-def offering(forms: Forms, offered: Offered | None = None) -> Any:
+def offering(forms: Forms, offered: Offered) -> Any:
     """A fresh TVM ScheduleRule that offers `forms`; rules of one space share what they `offered`."""
-    shared = Offered() if offered is None else offered
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.schedule_rule import PyScheduleRule
 
@@ -92,7 +91,7 @@ def offering(forms: Forms, offered: Offered | None = None) -> Any:
         def _initialize_with_tune_context(self, context: Any) -> None:
             self.target = context.target
             self.is_crowded = is_crowded(context.mod)
-            shared.begin()
+            offered.begin()
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
             if not may_be_vectors(sch.get(block)):
@@ -101,18 +100,18 @@ def offering(forms: Forms, offered: Offered | None = None) -> Any:
             if not found:
                 return [sch]
             name = str(sch.get(block).name_hint)
-            shared.add(name, forms)
+            offered.add(name, forms)
             if is_ours(sch):  # nothing of stock's fits beside ours
                 return _beside(found, few=self.is_crowded)
-            if shared.is_declined(sch, name, forms):
+            if offered.is_declined(sch, name, forms):
                 return [sch]
             self.first = self.first or name
             if self.is_crowded and name != self.first:
                 return [sch]
-            return found if shared.is_kept_for(sch) else [sch, *found]
+            return found if offered.is_kept_for(sch) else [sch, *found]
 
         def clone(self) -> Any:
-            return offering(forms, shared)
+            return offering(forms, offered)
 
     return Offering()
 
