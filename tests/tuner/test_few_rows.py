@@ -9,8 +9,8 @@ from checks.trace import check_trace
 from tests.tuner.contractions import AVX2, assert_same_numbers, computed, inputs, matmul, outputs, spaces
 from tuner.space.contraction import Contraction
 from tuner.space.dots import dots_of
+from tuner.space.registers import PEELED
 from tuner.space.streams import streams_of, write_stream
-from tuner.space.tiling import PEELED
 from tuner.trace import canonical_text
 from tuner.tvm_light import load_tvm
 from workers.program import replay

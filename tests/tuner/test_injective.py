@@ -117,7 +117,11 @@ def test_images_of_which_there_are_enough_are_vectors():
     (of_channels,) = of_images(resized(16, 16, n=8))
     assert (of_channels.images, of_channels.n_axes, of_channels.lanes) == (1, 1, 8)
     (of_both,) = of_images(resized(18, 16, n=4))
-    assert (of_both.images, of_both.n_axes, of_both.lanes) == (0, 2, 8)
+    assert (of_both.images, of_both.n_axes, of_both.lanes, of_both.ends) == (0, 2, 8, False)
+    # The last vector of fifty holds two, and 17 would keep one core waiting for another.
+    (ending,) = of_images(resized(50, 26))
+    assert (ending.lanes, ending.ends) == (8, True)
+    assert not of_images(resized(9, 32))
     # Eight of 128 x 128 fill their cache, a line of each at a time does not.
     assert [way.by_lines for way in of_images(resized(64, 64))] == [True]
     # Three fill no vector, four are one piece for two cores, and four of 192 x 192 fill their cache.
@@ -137,6 +141,8 @@ def test_images_of_which_there_are_enough_are_vectors():
         ((1, 64, 15, 8), (7, 11)),
         ((4, 18, 16, 12), (32, 24)),
         ((4, 6, 5, 7), (9, 8)),
+        ((1, 205, 5, 5), (10, 10)),
+        ((3, 37, 9, 8), (14, 17)),
     ],
 )
 def test_resized_images_have_the_numbers_of_the_untuned_program(llvm, method, shape, size):
@@ -147,7 +153,13 @@ def test_resized_images_have_the_numbers_of_the_untuned_program(llvm, method, sh
 
 
 @pytest.mark.parametrize(
-    ("shape", "size"), [((2, 32, 9, 13), (18, 26)), ((4, 18, 8, 6), (17, 13)), ((1, 64, 9, 8), (33, 16))]
+    ("shape", "size"),
+    [
+        ((2, 32, 9, 13), (18, 26)),
+        ((4, 18, 8, 6), (17, 13)),
+        ((1, 64, 9, 8), (33, 16)),
+        ((1, 59, 12, 13), (19, 18)),
+    ],
 )
 def test_large_images_leave_their_vectors_line_by_line(llvm, monkeypatch, shape, size):
     monkeypatch.setattr(image_vectors, "_MAX_PIECE", 8 * shape[2] * shape[3])

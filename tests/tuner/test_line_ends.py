@@ -4,7 +4,7 @@ import pytest
 
 from tests.tuner.contractions import AVX2, assert_same_numbers, convolution, spaces
 from tuner.space import contraction_rule
-from tuner.space.tiling import PEELED
+from tuner.space.registers import PEELED
 from tuner.trace import canonical_text
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tuner.contractions import assert_same_numbers, matmul, spaces
-from tuner.space.tiling import PEELED, tile_groups
+from tuner.space.registers import PEELED
+from tuner.space.tiling import tile_groups
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
 from tuner.tvm_light import load_tvm

@@ -8,8 +8,8 @@ import pytest
 from checks.trace import check_trace
 from tests.tuner.contractions import assert_same_numbers, computed, matmul, spaces
 from tuner.space.contraction import Contraction
+from tuner.space.registers import PEELED
 from tuner.space.split_streams import split_streams_of, write_split_stream
-from tuner.space.tiling import PEELED
 from tuner.trace import canonical_text
 from tuner.tvm_light import load_tvm
 

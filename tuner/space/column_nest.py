@@ -13,9 +13,8 @@ from tuner.space.calls import has_call, has_root
 from tuner.space.columns import Columns
 from tuner.space.index_maps import fusing
 from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import begin, fused
+from tuner.space.registers import begin, fused, peel
 from tuner.space.staging import below
-from tuner.space.tiling import PEELED
 
 _REDUCTION = 2
 _MAX_STEPS = 64
@@ -76,8 +75,7 @@ def _write_vectors(schedule: Any, block: Any, cores: Any, columns: Columns) -> N
     if columns.streams and within:
         schedule.reorder(*within, steps)
     if columns.has_tail:
-        for loop in (steps, vectors, lanes):
-            schedule.annotate(loop, PEELED, 1)
+        peel(schedule, steps, vectors, lanes)
     if not (has_root(node) or (columns.calls_are_scalar and has_call(node))):
         schedule.unroll(vectors)
         schedule.vectorize(lanes)

@@ -14,9 +14,8 @@ from tuner.space.axes import n_steps
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
-from tuner.space.registers import fused, sampled, sum_in_registers
+from tuner.space.registers import fused, peel, sampled, sum_in_registers
 from tuner.space.staging import below, write_tail
-from tuner.space.tiling import PEELED
 from tuner.space.vectors import VectorUnit, largest_divisor
 
 #: With more rows a weight is used so often that a register tile of columns' vectors is faster.
@@ -73,8 +72,7 @@ def write_dots(schedule: Any, block: Any, contraction: Contraction, dots: Dots, 
         write_tail(schedule, epilogue.block, after=sums.cores, lanes=lanes, columns=dots.columns)
         schedule.annotate(epilogue.block, TILED, STRUCTURE)
     if contraction.extents[2] % lanes:
-        for loop in (sums.steps, sums.tile[-1]):  # of the steps alone TVM takes the last vector apart
-            schedule.annotate(loop, PEELED, 1)
+        peel(schedule, sums.steps, sums.tile[-1])  # of the steps alone TVM takes the last vector apart
     sum_in_registers(schedule, sums.block, sums.tile, start=sums.steps)
     _across(schedule, block, sums.cores, dots)
     for each in (sums.block, block):
@@ -107,7 +105,7 @@ def _partial_sums(schedule: Any, block: Any, dots: Dots, *, lanes: int, ends: bo
     cores = fused(schedule, batch if ends and batch else [*batch, outer])
     schedule.parallel(cores)
     if ends:
-        schedule.annotate(outer if batch else cores, PEELED, 1)
+        peel(schedule, outer if batch else cores)
     return _Sums(block=partial, cores=cores, steps=steps, tile=tile)
 
 

@@ -16,9 +16,8 @@ from tuner.expressions import loads_of
 from tuner.space import index_maps
 from tuner.space.axes import Axis
 from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import fused
+from tuner.space.registers import ending, fused
 from tuner.space.staging import below
-from tuner.space.tiling import PEELED
 from tuner.space.unrolled import is_computed, lies_evenly, may_be_written_out
 from tuner.space.vectors import VectorUnit
 
@@ -49,6 +48,9 @@ class ImageVectors:
     #: Whole images would be too large a copy on the way out: a line of each goes at once. 4 x 40 of 56 x 56
     #: twice as large took 347 to 356 µs by lines of each image, 140 so (Zen 5).
     by_lines: bool = False
+    #: The last vector has fewer images, and a nest of its own: 4 x 111 of 46 x 53 twice as large took 641 µs
+    #: by four lanes, 373 by sixteen and a last vector of twelve; 205 of 5 x 5 14.6 by lines, 3.0 so (Zen 5).
+    ends: bool = False
 
 
 def image_vectors_of(node: Any, unit: VectorUnit, *, cores: int) -> Iterator[ImageVectors]:
@@ -78,6 +80,7 @@ def image_vectors_of(node: Any, unit: VectorUnit, *, cores: int) -> Iterator[Ima
                 is_parallel=cores > 0,
                 n_axes=others + 1,
                 by_lines=by_lines,
+                ends=math.prod(outer[: place + 1]) % lanes > 0,
             )
             for others in range(_n_before(node, loads, place, read, written) + 1)
             if (lanes := _lanes(outer[: place + 1], others + 1, unit, image=image, most=most, cores=cores))
@@ -88,20 +91,27 @@ def image_vectors_of(node: Any, unit: VectorUnit, *, cores: int) -> Iterator[Ima
 
 
 def _lanes(outer: Sequence[int], n_axes: int, unit: VectorUnit, *, image: int, most: int, cores: int) -> int:
-    """As many images of the last `n_axes` of these axes as a vector has of them; 0 where they are too few."""
-    lanes, fewest = math.gcd(math.prod(outer[-n_axes:]), most), min(_MIN_LANES, unit.lanes)
-    n_images = math.prod(outer)
+    """As many images of the last `n_axes` of these axes as a vector has of them; 0 where they are too few.
+
+    Where these are all that there are the last vector may have fewer.
+    """
+    n_images, fewest = math.prod(outer), min(_MIN_LANES, unit.lanes)
+    counted = math.prod(outer[-n_axes:])
+    lanes = min(most, 1 << counted.bit_length() - 1) if counted == n_images else math.gcd(counted, most)
     while lanes >= fewest and (
-        lanes * image > _MAX_PIECE or (cores and not _keeps_busy(n_images // lanes, cores))
+        lanes * image > _MAX_PIECE or (cores and not _keeps_busy(n_images, lanes, cores))
     ):
         lanes //= 2
     return lanes if lanes >= fewest else 0
 
 
-def _keeps_busy(pieces: int, cores: int) -> bool:
-    """No core waits for longer than a third of its work: vectors of images take half of what lines take."""
-    rounds = -(-pieces // cores)
-    return 3 * rounds * cores <= 4 * pieces
+def _keeps_busy(n_images: int, lanes: int, cores: int) -> bool:
+    """No core waits for longer than a third of its work: vectors of images take half of what lines take.
+
+    A lesser vector comes last, on one core.
+    """
+    rounds = -(-(n_images // lanes) // cores) + (n_images % lanes > 0)
+    return 3 * rounds * cores * lanes <= 4 * n_images
 
 
 def _n_before(node: Any, loads: Sequence[Any], place: int, read: int, written: int) -> int:
@@ -120,10 +130,10 @@ def write_image_vectors(schedule: Any, block: Any, way: ImageVectors) -> list[An
     """Returns the loops that the cores share. Raises what TVM raises where it cannot."""
     _fuse_images(schedule, block, way.images, way.n_axes)
     loops = list(schedule.get_loops(block))
-    images, lanes = schedule.split(loops[way.images], [None, way.lanes])
+    images, lanes = ending(schedule, loops[way.images], way.lanes, of_lanes=True)
     inner = loops[way.images + 1 :]
     schedule.reorder(*loops[: way.images], images, *inner, lanes)
-    shared = fused(schedule, [*loops[: way.images], images])
+    shared = images if way.ends else fused(schedule, [*loops[: way.images], images])
     copied = schedule.cache_read(block, 0, "global")
     stored = schedule.cache_write(block, 0, "global")
     node = schedule.get(block)
@@ -154,7 +164,7 @@ def _turn_in(schedule: Any, image: Any, rest: Any) -> None:
         schedule.reorder(rest, image)
         schedule.vectorize(image)
         return
-    rest, within = _split(schedule, rest, width)
+    rest, within = ending(schedule, rest, width, of_lanes=True)
     schedule.reorder(rest, image, within)
     schedule.unroll(image)
     schedule.vectorize(within)
@@ -171,19 +181,10 @@ def _turn_out(schedule: Any, image: Any, rest: Any, *, lanes: int) -> None:
     width = even if even >= _MIN_ALONG else min(lanes, extent)
     if width < _MIN_ALONG:
         return
-    rest, within = _split(schedule, rest, width)
+    rest, within = ending(schedule, rest, width, of_lanes=True)
     schedule.reorder(rest, within, image)
     schedule.unroll(within)
     schedule.vectorize(image)
-
-
-def _split(schedule: Any, loop: Any, width: int) -> Any:
-    """Two loops; where the last piece is lesser TVM gives it a nest of its own."""
-    ends = int(schedule.get(loop).extent) % width > 0
-    found = schedule.split(loop, [None, width])
-    for each in found if ends else ():
-        schedule.annotate(each, PEELED, 1)
-    return found
 
 
 def _of_copy(schedule: Any, copy: Any, around: Any, at: int) -> tuple[Any, Any]:
@@ -200,9 +201,8 @@ def _turned(shape: Sequence[Any], at: int, way: ImageVectors) -> Any:
         image = index_maps.fused(v, images)
         return [
             *(v[i] for i in range(at)),
-            image // way.lanes,
             *(v[i] for i in range(at + way.n_axes, len(shape))),
-            image % way.lanes,
+            image,
         ]
 
     return index_maps.index_map(range(len(shape)), final)

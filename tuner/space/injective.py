@@ -17,9 +17,8 @@ from tuner.space.choices import choosing_places, n_parts_of
 from tuner.space.fetched import Fetched, fetched_of, write_fetched
 from tuner.space.image_vectors import ImageVectors, image_vectors_of, write_image_vectors
 from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, sampled
+from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, peel, sampled
 from tuner.space.strides import steps_of
-from tuner.space.tiling import PEELED
 from tuner.space.unrolled import Unrolled, unrolled_of, write_unrolled
 from tuner.space.vectors import VectorUnit, largest_divisor
 
@@ -175,8 +174,8 @@ def _write_squares(schedule: Any, loops: Sequence[Any], way: Squares) -> list[An
     schedule.unroll(row)
     schedule.vectorize(vector)
     for ends, ended in zip(way.ends, ((vectors, vector), (squares, row)), strict=True):
-        for loop in ended if ends else ():
-            schedule.annotate(loop, PEELED, 1)
+        if ends:
+            peel(schedule, *ended)
     if not way.ends_first:
         return [*outer, first]
     several = math.prod(int(schedule.get(loop).extent) for loop in outer) > 1

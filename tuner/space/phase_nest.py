@@ -18,9 +18,8 @@ from tuner.space.epilogue import epilogue_of
 from tuner.space.index_maps import index_map
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.phases import Phase, Phased, phased_of
-from tuner.space.registers import sampled, sum_in_registers
+from tuner.space.registers import peel, sampled, sum_in_registers
 from tuner.space.staging import write_tail
-from tuner.space.tiling import PEELED
 from tuner.space.vectors import (
     RegisterTile,
     Results,
@@ -223,7 +222,7 @@ def _tile(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> Any:
     outer_columns, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
     outer, inner = [*_loops(loops, contraction.batch), outer_columns], [columns]
     if nest.peels:
-        schedule.annotate(along, PEELED, 1)
+        peel(schedule, along)
     if _has_few_lines(contraction):
         shared, along = sampled(schedule, along, n=2, max_innermost=_MAX_TILES)
     else:

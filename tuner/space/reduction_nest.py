@@ -6,9 +6,8 @@ from typing import Any
 
 from tuner.space.normal_form import STRUCTURE, TILED
 from tuner.space.reductions import Reduction
-from tuner.space.registers import begin, fused
+from tuner.space.registers import begin, fused, peel
 from tuner.space.staging import below, summing
-from tuner.space.tiling import PEELED
 from tuner.space.vectors import largest_divisor
 
 #: Narrower vectors than this are left to LLVM.
@@ -58,8 +57,7 @@ def _write_columns(
 ) -> None:
     columns, lanes = schedule.split(columns, [None, way.lanes])
     if way.ends:
-        for loop in (columns, lanes):
-            schedule.annotate(loop, PEELED, 1)
+        peel(schedule, columns, lanes)
     if way.streams:
         extent = int(schedule.get(steps[-1]).extent)
         steps[-1], inner = schedule.split(steps[-1], [None, largest_divisor(extent, at_most=_STEPS)])

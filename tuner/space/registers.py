@@ -8,6 +8,8 @@ MIN_PARALLEL_ELEMENTS: Final = 1 << 15
 #: A buffer within a loop that has fewer is on the stack, and so in registers where LLVM knows each place of
 #: it; for others TVM 0.27 asks its runtime for memory, each time anew.
 STACK_BYTES: Final = 1024
+#: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
+PEELED: Final = "pragma_loop_partition_hint"
 
 
 def sum_in_registers(
@@ -42,6 +44,24 @@ def begin(schedule: Any, begun: Any, *, n_loops: int) -> None:
         schedule.unroll(lanes)  # TVM 0.27 cannot build the store of a vector of one such number
     else:
         schedule.vectorize(lanes)
+
+
+def peel(schedule: Any, *loops: Any) -> None:
+    """The last, lesser piece of these loops has a nest of its own; of a fused loop TVM does not part it."""
+    for loop in loops:
+        schedule.annotate(loop, PEELED, 1)
+
+
+def ending(schedule: Any, loop: Any, size: int, *, of_lanes: bool) -> tuple[Any, Any]:
+    """Loops over pieces and within one; the last may have fewer steps, and a nest of its own.
+
+    `of_lanes`: a piece is a vector, which TVM would take apart, under a condition for each lane.
+    """
+    ends = int(schedule.get(loop).extent) % size > 0
+    pieces, within = schedule.split(loop, [None, size])
+    if ends:
+        peel(schedule, pieces, *([within] if of_lanes else []))
+    return pieces, within
 
 
 def fused(schedule: Any, loops: Sequence[Any]) -> Any:

@@ -9,10 +9,9 @@ from typing import Any
 
 from tuner.space.calls import has_call, may_be_vectors
 from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import begin, fused
+from tuner.space.registers import begin, fused, peel
 from tuner.space.rows import Rows, is_one_element, line_of, n_accumulators
 from tuner.space.staging import below
-from tuner.space.tiling import PEELED
 
 _REDUCTION = 2
 #: Partial results of a row that are summed one by one; those before them as vectors of so many.
@@ -70,7 +69,7 @@ def _write_vectors(schedule: Any, part: Any, cores: Any, rows: Rows) -> None:
     schedule.unroll(side)
     schedule.vectorize(lanes)
     if rows.has_tail:
-        schedule.annotate(steps, PEELED, 1)
+        peel(schedule, steps)
 
 
 def _write_ends(schedule: Any, few: Any, block: Any, cores: Any) -> tuple[Any, Any]:
@@ -93,4 +92,4 @@ def _write_map(schedule: Any, block: Any, cores: Any, rows: Rows) -> None:
     steps, lanes = schedule.split(fused(schedule, line), [None, rows.lanes])
     schedule.vectorize(lanes)
     if rows.has_tail:
-        schedule.annotate(steps, PEELED, 1)
+        peel(schedule, steps)

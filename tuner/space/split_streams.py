@@ -15,9 +15,8 @@ from tuner.space.axes import n_steps
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
-from tuner.space.registers import fused
+from tuner.space.registers import fused, peel
 from tuner.space.streams import steps_of
-from tuner.space.tiling import PEELED
 from tuner.space.vectors import largest_divisor
 
 _MAX_ROWS = 8
@@ -101,7 +100,7 @@ def _write_part(schedule: Any, part: Any, contraction: Contraction, stream: Spli
     schedule.reorder(*batch, parts, outer, depth, columns, step, rows)
     schedule.parallel(fused(schedule, [*batch, parts, outer]))
     if contraction.extents[2] % stream.part:
-        schedule.annotate(depth, PEELED, 1)
+        peel(schedule, depth)
     for loop in (step, rows):
         schedule.unroll(loop)
     begun = schedule.decompose_reduction(part, depth)

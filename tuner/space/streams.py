@@ -16,9 +16,8 @@ from tuner.space.axes import n_steps
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
-from tuner.space.registers import begin, sampled
+from tuner.space.registers import begin, peel, sampled
 from tuner.space.staging import write_tail
-from tuner.space.tiling import PEELED
 from tuner.space.vectors import VectorUnit, largest_divisor
 
 #: Eight rows of 2048 x 2048 took 387 µs by register tiles, 515 as a stream; four of 4096 x 2048 884 and 657;
@@ -129,7 +128,7 @@ def write_stream(schedule: Any, block: Any, contraction: Contraction, stream: St
     )
     for loop, extent, part in parted:
         if part is not None and extent % part:
-            schedule.annotate(loop, PEELED, 1)
+            peel(schedule, loop)
     for loop in (step, rows):
         schedule.unroll(loop)
     for loop in lanes:

@@ -22,14 +22,13 @@ from tuner.space.plans import Plan, Staging
 from tuner.space.registers import (
     STACK_BYTES,
     fused,
+    peel,
     sampled,
     sum_in_registers,
     take_from_registers,
 )
 from tuner.space.staging import MIN_LANES, below, space_rows, write_stage, write_tail
 
-#: TVM's LoopPartition gives what a condition leaves of this loop a nest of its own, without the condition.
-PEELED = "pragma_loop_partition_hint"
 _MAX_TILES = 64
 #: Tiles of a peeled loop go in groups of so many; of these tiles one in so many may be empty, or one alone;
 #: and so many groups at least make a block.
@@ -165,8 +164,7 @@ def _nest(
     outer_columns: list[Any] = []
     if plan.ends:
         vectors = [tile_vectors] if plan.tile.columns > lanes else []
-        for loop in (columns, *vectors, tile_lanes):  # else TVM takes the last vector apart, lane by lane
-            schedule.annotate(loop, PEELED, 1)
+        peel(schedule, columns, *vectors, tile_lanes)  # else TVM takes the last vector apart, lane by lane
         spreads_rows = not plan.peels
     else:
         *outer_columns, columns = sampled(schedule, columns, n=2, max_innermost=_MAX_TILES)
@@ -190,8 +188,7 @@ def _nest(
     over_cores = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
     schedule.parallel(over_cores)
     if plan.peels:
-        for loop in (middle_rows, rows):
-            schedule.annotate(loop, PEELED, 1)
+        peel(schedule, middle_rows, rows)
     return _Nest(
         outer=over_cores,
         last=rows,

@@ -7,9 +7,8 @@ from typing import Any
 from tuner.addresses import element_bytes
 from tuner.space.calls import counts_places, gains_from_vectors
 from tuner.space.normal_form import STRUCTURE, TILED
-from tuner.space.registers import STACK_BYTES, begin, take_from_registers
+from tuner.space.registers import STACK_BYTES, begin, ending, peel, take_from_registers
 from tuner.space.staging import below
-from tuner.space.tiling import PEELED
 from tuner.space.windows import Window, paddings_of
 from tuner.trace import TVM_ERRORS
 
@@ -34,8 +33,8 @@ def write_window(schedule: Any, block: Any, window: Window) -> None:
     ]
     inside, tile, lines = [outer.pop()], [], None
     if window.lanes > 1:
-        channels, lanes = _ending(schedule, inside[0], window.lanes, of_lanes=True)
-        lines, neighbours = _ending(schedule, outer.pop(), window.neighbours)
+        channels, lanes = ending(schedule, inside[0], window.lanes, of_lanes=True)
+        lines, neighbours = ending(schedule, outer.pop(), window.neighbours, of_lanes=False)
         inside, tile = [lines, channels], [neighbours, lanes]
     if window.lines > 1:
         outer[-1], more = schedule.split(outer[-1], [None, window.lines])
@@ -66,20 +65,6 @@ def write_window(schedule: Any, block: Any, window: Window) -> None:
     schedule.annotate(block, TILED, STRUCTURE)
 
 
-def _ending(schedule: Any, loop: Any, size: int, *, of_lanes: bool = False) -> tuple[Any, Any]:
-    """Loops over pieces and within one; the last has fewer steps, and a nest of its own.
-
-    Without a hint TVM takes a lesser vector apart, under a condition for each lane.
-    """
-    ends = int(schedule.get(loop).extent) % size > 0
-    pieces, within = schedule.split(loop, [None, size])
-    if ends:
-        schedule.annotate(pieces, PEELED, 1)
-    if ends and of_lanes:
-        schedule.annotate(within, PEELED, 1)
-    return pieces, within
-
-
 def _deal_out(schedule: Any, copy: Any, stride: int) -> None:
     """Of each line in the copy every `stride`-th element lies side by side."""
     schedule.transform_layout(
@@ -99,7 +84,7 @@ def _write_padding(schedule: Any, block: Any, within: Any, window: Window) -> No
         schedule.compute_at(producer, within, preserve_unit_loops=True)
         if window.stride > 1:
             line, dealt = schedule.split(below(schedule, producer, within)[-1], [None, window.stride])
-            schedule.annotate(line, PEELED, 1)
+            peel(schedule, line)
             schedule.unroll(dealt)
             schedule.annotate(producer, TILED, STRUCTURE)
         else:
