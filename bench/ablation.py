@@ -29,7 +29,7 @@ from tuner.search.options import SearchOptions
 from tuner.search.random import RandomSearch
 from tuner.search.setup import SearchSetup, open_setup
 from tuner.search.strategy import Result, SearchStrategy
-from tuner.space.normal_form import STRUCTURE
+from tuner.space.marks import STRUCTURE
 from tuner.target import detect_local_target
 from tuner.trace import canonical_text
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.system.modules import body
 from tests.system.service import Service, accounted
-from tuner.space.normal_form import STRUCTURE
+from tuner.space.marks import STRUCTURE
 
 
 def test_a_job_succeeds_with_every_trial_accounted_for(tuned_mm_relu: dict[str, Any]) -> None:

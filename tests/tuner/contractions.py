@@ -9,7 +9,7 @@ from tuner.module import canonical_module, save_module
 from tuner.search.options import SearchOptions
 from tuner.search.setup import open_setup
 from tuner.space.contraction_rule import tiled
-from tuner.space.normal_form import is_ours
+from tuner.space.marks import is_ours
 from tuner.space.vectors import VectorUnit
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text

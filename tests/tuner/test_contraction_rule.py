@@ -33,7 +33,7 @@ from tuner.module import canonical_module, save_module
 from tuner.space import contraction_rule
 from tuner.space.contraction import Contraction
 from tuner.space.contraction_rule import tiled
-from tuner.space.normal_form import is_ours
+from tuner.space.marks import is_ours
 from tuner.space.plans import Padded, Staging, plans
 from tuner.space.tiling import tile as write_tile
 from tuner.target import make_target

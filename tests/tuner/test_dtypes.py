@@ -10,7 +10,7 @@ from checks.space import named_space
 from checks.trace import check_trace
 from tests.tuner.driving import open_search
 from tuner.module import canonical_module
-from tuner.space.normal_form import is_ours
+from tuner.space.marks import is_ours
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
 from tuner.tvm_light import load_tvm

@@ -14,7 +14,7 @@ from tests.tuner.contractions import computed, convolution, inputs, outputs, spa
 from tests.tuner.driving import open_search
 from tuner.module import canonical_module
 from tuner.space.finish_rule import _with_long_lines
-from tuner.space.normal_form import is_ours
+from tuner.space.marks import is_ours
 from tuner.space.padding import write_lines
 from tuner.space.rules import with_ours
 from tuner.target import make_target
@@ -196,7 +196,7 @@ def _nests(schedule, *, n_loops):
 def test_a_part_of_the_channels_is_no_line():
     """Of each of four groups ten channels: a loop over all pixels' would have holes."""
     target = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
-    mod = convolution(22, 40, 32, stride=1, padding=1, dilation=1, groups=4)
+    mod = convolution(22, 40, 64, stride=1, padding=1, dilation=1, groups=4)
     found = [schedule.mod.script() for schedule in spaces(mod, target)]
     assert any("T.grid(1, 24, 25, 10)" in text for text in found)
     assert not any(f"{25 * 10})" in text for text in found)

@@ -9,7 +9,7 @@ from checks.space import named_space
 from tests.tuner.contractions import assert_same_numbers, computed, matmul
 from tests.tuner.driving import open_search, play
 from tuner.module import canonical_module
-from tuner.space.normal_form import is_ours
+from tuner.space.marks import is_ours
 from tuner.space.offering import names_of
 from tuner.space.rules import with_ours
 from tuner.target import make_target

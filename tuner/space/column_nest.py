@@ -12,7 +12,7 @@ from tuner.space.axes import Axis
 from tuner.space.calls import has_call, has_root
 from tuner.space.columns import Columns
 from tuner.space.index_maps import fusing
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.marks import mark
 from tuner.space.registers import begin, fused, peel
 from tuner.space.staging import below
 
@@ -36,7 +36,7 @@ def write_columns(schedule: Any, columns: Columns) -> None:
         schedule.parallel(cores)
     for block in blocks:
         _write_vectors(schedule, block, cores, columns)
-        schedule.annotate(block, TILED, STRUCTURE)
+        mark(schedule, block)
 
 
 def _around(schedule: Any, nest: Sequence[Any]) -> Any:
@@ -82,4 +82,4 @@ def _write_vectors(schedule: Any, block: Any, cores: Any, columns: Columns) -> N
     if node.init is not None:
         begun = schedule.decompose_reduction(block, within[0])
         begin(schedule, begun, n_loops=2)
-        schedule.annotate(begun, TILED, STRUCTURE)
+        mark(schedule, begun)

@@ -17,7 +17,7 @@ from tuner.space.offering import is_untouched, written
 from tuner.space.padding import padding_of
 from tuner.space.phase_nest import phase_nests, write_phases
 from tuner.space.phases import absorb_dilation, phased_of
-from tuner.space.planes import in_planes, write_in_planes
+from tuner.space.planes import in_planes
 from tuner.space.plans import (
     Padded,
     Plan,
@@ -35,6 +35,8 @@ from tuner.space.split_streams import split_streams_of, write_split_stream
 from tuner.space.streams import streams_of, write_stream
 from tuner.space.tiling import largest_taken, tile
 from tuner.space.vectors import MIN_READY, VectorUnit, fitting_unit, half_unit, ready_unit, vector_unit
+from tuner.space.window_nest import write_window
+from tuner.space.windows import windows_of
 from tuner.trace import TVM_ERRORS
 
 #: Parts of a vector that a group's columns fill: up to the first stock's tiles are better than ours but for
@@ -100,22 +102,22 @@ def _of_two(normal: Any, name: str, contraction: Contraction, target: Any) -> li
 
 
 def _in_planes(normal: Any, name: str, contraction: Contraction, unit: VectorUnit, cores: int) -> list[Any]:
-    """Schedules of a window of few filters whose image is laid out in planes, where pixels lie ready so."""
-    laid = in_planes(normal, name, contraction, unit)
+    """Schedules of a window of few filters in planes: filter by filter, or else by tiles in place."""
+    laid = in_planes(normal, name, contraction, unit, cores=cores)
     if laid is None:
         return []
+    windows = windows_of(laid.schedule, laid.schedule.get_sblock(name), unit)
+    writes = [
+        partial(write_window, window=window) for window in windows if window.stride == 1 and window.lanes > 1
+    ]
     padded = _padded(laid.schedule, name, laid.contraction)
     for each in filter(None, (laid.contraction, laid.contraction.by_column_lines())):
-        writes = [
-            partial(
-                write_in_planes, laid=laid, contraction=each, plan=plan, unit=unit, lanes=lanes, cores=cores
-            )
-            for lanes, plan in _plans(each, unit, n_tiles=1, padded=padded)
-            if plan.vectors is Staging.NONE
-        ]
-        if writes:
-            return written(laid.schedule, name, writes)
-    return []
+        found = _plans(each, unit, n_tiles=1, padded=padded)
+        in_place = [(lanes, plan) for lanes, plan in found if plan.vectors is Staging.NONE]
+        writes = writes or _tiles(each, in_place, cores=cores)
+    return written(
+        laid.schedule, name, writes or _tiles(*_ending(laid.contraction, unit, padded, cores), cores=cores)
+    )
 
 
 def _by_lines(

@@ -13,7 +13,8 @@ from typing import Any
 from tuner.space.axes import n_steps
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
-from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
+from tuner.space.marks import mark
+from tuner.space.normal_form import fuse_sides, fuse_sides_of_epilogue
 from tuner.space.registers import fused, peel, sampled, sum_in_registers
 from tuner.space.staging import below, write_tail
 from tuner.space.vectors import VectorUnit, largest_divisor
@@ -70,13 +71,13 @@ def write_dots(schedule: Any, block: Any, contraction: Contraction, dots: Dots, 
         fuse_sides_of_epilogue(schedule, epilogue, contraction)
         schedule.reverse_compute_at(epilogue.block, sums.cores, preserve_unit_loops=True)
         write_tail(schedule, epilogue.block, after=sums.cores, lanes=lanes, columns=dots.columns)
-        schedule.annotate(epilogue.block, TILED, STRUCTURE)
+        mark(schedule, epilogue.block)
     if contraction.extents[2] % lanes:
         peel(schedule, sums.steps, sums.tile[-1])  # of the steps alone TVM takes the last vector apart
     sum_in_registers(schedule, sums.block, sums.tile, start=sums.steps)
     _across(schedule, block, sums.cores, dots)
     for each in (sums.block, block):
-        schedule.annotate(each, TILED, STRUCTURE)
+        mark(schedule, each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

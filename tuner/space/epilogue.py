@@ -2,7 +2,7 @@
 
 It can be computed behind each tile of the output, while the tile is in cache. A block that reduces, reads the
 output in another order than its own, reads what another block makes as well (the gates of an LSTM), or is one
-of several readers is left where it is.
+of several readers is left where it is, as is one that has its schedule.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from typing import Any
 
 from tuner.expressions import loads_of
 from tuner.space.contraction import Contraction
+from tuner.space.marks import is_marked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class Epilogue:
 def epilogue_of(schedule: Any, block: Any, contraction: Contraction) -> Epilogue | None:
     consumers = schedule.get_consumers(block)
     if len(consumers) != 1 or len(schedule.get_producers(consumers[0])) != 1:
+        return None
+    if is_marked(schedule.get(consumers[0])):
         return None
     places = _places(schedule.get(block), schedule.get(consumers[0]))
     spatial = (*contraction.batch, *contraction.rows, *contraction.columns)

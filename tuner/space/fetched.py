@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.expressions import loads_of
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.marks import is_marked, mark
 from tuner.space.registers import fused
 from tuner.space.staging import below
 from tuner.space.strides import steps_of
@@ -45,7 +45,7 @@ def fetched_by(schedule: Any, block: Any) -> Any | None:
 def fetches(schedule: Any, block: Any) -> bool:
     """One other block alone reads what this one finds at computed places, with more beside it."""
     node = schedule.get(block)
-    if type(node.body).__name__ != "BufferStore" or node.init is not None or TILED in node.annotations:
+    if type(node.body).__name__ != "BufferStore" or node.init is not None or is_marked(node):
         return False
     last = len(node.iter_vars) - 1
     line = int(node.iter_vars[-1].dom.extent) if last > 1 else 1
@@ -115,6 +115,6 @@ def write_fetched(schedule: Any, block: Any, way: Fetched) -> list[Any]:
     if way.lines > 1:
         _, fetched = schedule.split(fetched, [None, way.lines])
         schedule.unroll(fetched)
-    schedule.annotate(producer, TILED, STRUCTURE)
+    mark(schedule, producer)
     fused(schedule, [lines, line])
     return shared

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from tuner.space.calls import may_be_vectors
-from tuner.space.normal_form import STRUCTURE, TILED, is_ours
+from tuner.space.marks import STRUCTURE, TILED, is_ours, mark
 from tuner.space.padding import write_lines
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused
 from tuner.space.rows import line_of
@@ -90,7 +90,7 @@ def _finish(schedule: Any, root: Any, target: Any) -> None:
             # Not every nest may be parallel: one may update a parameter in place, or scatter.
             with suppress(*TVM_ERRORS):
                 finish(schedule, block, target)
-            schedule.annotate(block, TILED, STRUCTURE)
+            mark(schedule, block)
 
 
 def _is_written(schedule: Any, block: Any) -> bool:

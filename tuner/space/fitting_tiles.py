@@ -67,7 +67,8 @@ def ending_tiles(contraction: Contraction, unit: VectorUnit) -> tuple[RegisterTi
         for tile in register_tiles(unit)
         if _has_even_rows(contraction, tile)
     }
-    least = max(_NEARLY * hope(best, unit, results), _NEARLY_ENDING * max(hopes.values(), default=0.0))
+    nearly = _NEARLY_SLIDING if contraction.vectors.repeats else _NEARLY
+    least = max(nearly * hope(best, unit, results), _NEARLY_ENDING * max(hopes.values(), default=0.0))
     ranked = sorted(hopes, key=lambda tile: (-hopes[tile], tile.rows))
     return tuple(tile for tile in ranked if hopes[tile] >= least)
 

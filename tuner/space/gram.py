@@ -12,7 +12,7 @@ from tuner.expressions import loads_of, places_in
 from tuner.space.axes import Axis
 from tuner.space.contraction import Contraction
 from tuner.space.index_maps import fusing
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.marks import mark
 from tuner.space.staging import Stage, space_rows, write_stage
 from tuner.space.vectors import largest_divisor
 from tuner.trace import TVM_ERRORS
@@ -66,4 +66,4 @@ def _lay_across(schedule: Any, block: Any, order: Sequence[Sequence[Axis]]) -> N
     write_stage(schedule, stage, after=None, lanes=_SQUARE)
     if len(rows) == 1:
         space_rows(schedule, copy)
-    schedule.annotate(copy, TILED, STRUCTURE)
+    mark(schedule, copy)

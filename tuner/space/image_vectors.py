@@ -15,7 +15,7 @@ from tuner.addresses import PERIOD_BYTES, element_bytes
 from tuner.expressions import loads_of
 from tuner.space import index_maps
 from tuner.space.axes import Axis
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.marks import mark
 from tuner.space.registers import ending, fused
 from tuner.space.staging import below
 from tuner.space.unrolled import is_computed, lies_evenly, may_be_written_out
@@ -149,7 +149,7 @@ def write_image_vectors(schedule: Any, block: Any, way: ImageVectors) -> list[An
     _turn_in(schedule, *_of_copy(schedule, copied, shared, way.read))
     _turn_out(schedule, *_of_copy(schedule, stored, outside, way.written), lanes=way.lanes)
     for each in (copied, stored):
-        schedule.annotate(each, TILED, STRUCTURE)
+        mark(schedule, each)
     return [shared]
 
 

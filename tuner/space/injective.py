@@ -16,7 +16,7 @@ from tuner.space.calls import has_call
 from tuner.space.choices import choosing_places, n_parts_of
 from tuner.space.fetched import Fetched, fetched_of, write_fetched
 from tuner.space.image_vectors import ImageVectors, image_vectors_of, write_image_vectors
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.marks import is_marked, mark
 from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, peel, sampled
 from tuner.space.strides import steps_of
 from tuner.space.unrolled import Unrolled, unrolled_of, write_unrolled
@@ -101,7 +101,7 @@ class _Group:
 def stands_alone(schedule: Any, block: Any) -> bool:
     """No block of the function sums, and each loop of this one is an axis of it, none scheduled before."""
     node = schedule.get(block)
-    if type(node.body).__name__ != "BufferStore" or not node.iter_vars or TILED in node.annotations:
+    if type(node.body).__name__ != "BufferStore" or not node.iter_vars or is_marked(node):
         return False
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     spatial = all(int(axis.iter_type) == 0 for each in blocks for axis in schedule.get(each).iter_vars)
@@ -142,7 +142,7 @@ def write_injective(schedule: Any, block: Any, way: Way) -> None:
         outer, is_parallel = _write_squares(schedule, loops, way), way.is_parallel
     if outer and is_parallel:
         schedule.parallel(fused(schedule, outer))
-    schedule.annotate(block, TILED, STRUCTURE)
+    mark(schedule, block)
 
 
 def _write_line(schedule: Any, loops: Sequence[Any], way: Line) -> list[Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from tuner.space.fetched import fetches
 from tuner.space.injective import injectives_of, stands_alone, write_injective
-from tuner.space.normal_form import is_ours
+from tuner.space.marks import is_ours
 from tuner.space.offering import written
 from tuner.space.vectors import vector_unit
 

@@ -18,11 +18,6 @@ from tuner.space.plans import Plan, Staging
 from tuner.space.staging import Stage, panels
 from tuner.trace import TVM_ERRORS
 
-#: Keeps stock's tiling and random compute locations away from what stands here.
-TILED = "meta_schedule.tiling_structure"
-#: The nest that tuner.space.tiling makes; no stock rule writes it.
-STRUCTURE = "SSRSSRSS"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormalForm:
@@ -34,15 +29,6 @@ class NormalForm:
     tail: Any | None
     #: Axes of the rows, a loop each; one where they are fused.
     n_rows: int
-
-
-def is_ours(schedule: Any) -> bool:
-    """A form of ours was written into it."""
-    return any(
-        str(instruction.inputs[1]) == STRUCTURE
-        for instruction in schedule.trace.insts
-        if str(instruction.kind.name) == "Annotate" and str(instruction.attrs[0]) == TILED
-    )
 
 
 def normal_form(schedule: Any, block: Any, contraction: Contraction, plan: Plan) -> NormalForm:

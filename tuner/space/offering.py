@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner.space.calls import may_be_vectors
 from tuner.space.contraction import Contraction
-from tuner.space.normal_form import TILED, is_ours
+from tuner.space.marks import is_marked, is_ours
 from tuner.trace import TVM_ERRORS
 
 #: Contractions whose forms are combined: four of them would be ten thousand design spaces.
@@ -182,6 +182,6 @@ def is_untouched(schedule: Any, block: Any) -> bool:
     node = schedule.get(block)
     return (
         node.init is not None
-        and TILED not in node.annotations
+        and not is_marked(node)
         and len(schedule.get_loops(block)) == len(node.iter_vars)
     )

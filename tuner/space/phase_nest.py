@@ -16,7 +16,7 @@ from tuner.space.axes import Axis
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.index_maps import index_map
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.marks import mark
 from tuner.space.phases import Phase, Phased, phased_of
 from tuner.space.registers import peel, sampled, sum_in_registers
 from tuner.space.staging import write_tail
@@ -107,7 +107,7 @@ def write_phases(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> 
         schedule.reverse_compute_at(tail, cores, preserve_unit_loops=True)
         last = int(schedule.get(tail).iter_vars[-1].dom.extent)
         write_tail(schedule, tail, after=cores, lanes=nest.lanes, columns=last)
-        schedule.annotate(tail, TILED, STRUCTURE)
+        mark(schedule, tail)
 
 
 def _tiles(
@@ -203,7 +203,7 @@ def _pack(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> None:
     schedule.reorder(*outer, vector, *(loops[place] for place in taps), lane)
     schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
     schedule.vectorize(lane)
-    schedule.annotate(copy, TILED, STRUCTURE)
+    mark(schedule, copy)
 
 
 def _tile(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> Any:
@@ -239,7 +239,7 @@ def _tile(schedule: Any, block: Any, phased: Phased, nest: PhaseNest) -> Any:
     for loop in (*phases, *tap_phases, *(along_line if phased.is_bounded else ())):
         schedule.unroll(loop)
     sum_in_registers(schedule, block, tile, start=tap_phases[0])
-    schedule.annotate(block, TILED, STRUCTURE)
+    mark(schedule, block)
     return cores
 
 

@@ -8,7 +8,7 @@ would fail at one under a condition, which TVM no longer knows for a sum.
 from collections.abc import Iterable
 from typing import Any
 
-from tuner.space.normal_form import is_ours
+from tuner.space.marks import is_ours
 
 _NOT_FOR_OURS = frozenset({"RewriteLayout", "RewriteReductionBlock"})
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.marks import mark
 from tuner.space.reductions import Reduction
 from tuner.space.registers import begin, fused, peel
 from tuner.space.staging import below, summing
@@ -41,8 +41,8 @@ def write_reduction(schedule: Any, block: Any, way: Reduction) -> None:
         _write_along(schedule, target, way, outer=outer, along=loops[way.contiguous])
     if pieces is not None:
         _write_total(schedule, block, way)
-        schedule.annotate(target, TILED, STRUCTURE)
-    schedule.annotate(block, TILED, STRUCTURE)
+        mark(schedule, target)
+    mark(schedule, block)
 
 
 def _give_loops(schedule: Any) -> None:
@@ -95,7 +95,7 @@ def _write_along(schedule: Any, block: Any, way: Reduction, *, outer: list[Any],
     schedule.vectorize(lanes)
     begin(schedule, schedule.decompose_reduction(part, steps[0]), n_loops=2)
     schedule.decompose_reduction(block, across)
-    schedule.annotate(part, TILED, STRUCTURE)
+    mark(schedule, part)
 
 
 def _write_total(schedule: Any, block: Any, way: Reduction) -> None:

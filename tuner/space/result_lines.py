@@ -13,7 +13,8 @@ from typing import Any
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.index_maps import index_map
-from tuner.space.normal_form import STRUCTURE, TILED, copied, fuse_sides, fuse_sides_of_epilogue
+from tuner.space.marks import mark
+from tuner.space.normal_form import copied, fuse_sides, fuse_sides_of_epilogue
 from tuner.space.registers import fused
 from tuner.space.vectors import VectorUnit, largest_divisor
 
@@ -90,10 +91,10 @@ def write_result_lines(schedule: Any, block: Any, contraction: Contraction, line
         fuse_sides_of_epilogue(schedule, epilogue, contraction)
         schedule.reverse_compute_at(epilogue.block, columns, preserve_unit_loops=True)
         schedule.unroll(schedule.get_loops(epilogue.block)[-2])
-        schedule.annotate(epilogue.block, TILED, STRUCTURE)
+        mark(schedule, epilogue.block)
     begun = schedule.decompose_reduction(block, depth)
     schedule.unroll(schedule.get_loops(begun)[-1])
-    schedule.annotate(block, TILED, STRUCTURE)
+    mark(schedule, block)
 
 
 def _write_turned(schedule: Any, block: Any, copy: Any, contraction: Contraction) -> None:
@@ -110,4 +111,4 @@ def _write_turned(schedule: Any, block: Any, copy: Any, contraction: Contraction
     schedule.unroll(depth)
     if math.prod(extents) >= _SHARED_COPY:
         schedule.parallel(fused(schedule, [*batch, columns]))
-    schedule.annotate(copy, TILED, STRUCTURE)
+    mark(schedule, copy)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuner.space.calls import has_call, may_be_vectors
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.marks import mark
 from tuner.space.registers import begin, fused, peel
 from tuner.space.rows import Rows, is_one_element, line_of, n_accumulators
 from tuner.space.staging import below
@@ -35,7 +35,7 @@ def write_rows(schedule: Any, rows: Rows) -> None:
         if before:
             nests += _write_ends(schedule, before[1], block, cores)
     for each in nests:
-        schedule.annotate(each, TILED, STRUCTURE)
+        mark(schedule, each)
 
 
 def _partial_results(schedule: Any, block: Any, rows: Rows) -> tuple[Any, ...]:

@@ -14,7 +14,8 @@ from typing import Any
 from tuner.space.axes import n_steps
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
-from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
+from tuner.space.marks import mark
+from tuner.space.normal_form import fuse_sides, fuse_sides_of_epilogue
 from tuner.space.registers import fused, peel
 from tuner.space.streams import steps_of
 from tuner.space.vectors import largest_divisor
@@ -89,8 +90,8 @@ def write_split_stream(schedule: Any, block: Any, contraction: Contraction, stre
     if epilogue is not None:
         fuse_sides_of_epilogue(schedule, epilogue, contraction)
         schedule.reverse_compute_at(epilogue.block, columns, preserve_unit_loops=True)
-        schedule.annotate(epilogue.block, TILED, STRUCTURE)
-    schedule.annotate(block, TILED, STRUCTURE)
+        mark(schedule, epilogue.block)
+    mark(schedule, block)
 
 
 def _write_part(schedule: Any, part: Any, contraction: Contraction, stream: SplitStream) -> None:
@@ -105,4 +106,4 @@ def _write_part(schedule: Any, part: Any, contraction: Contraction, stream: Spli
         schedule.unroll(loop)
     begun = schedule.decompose_reduction(part, depth)
     schedule.unroll(schedule.get_loops(begun)[-1])
-    schedule.annotate(part, TILED, STRUCTURE)
+    mark(schedule, part)

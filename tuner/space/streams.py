@@ -15,7 +15,8 @@ from typing import Any
 from tuner.space.axes import n_steps
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
-from tuner.space.normal_form import STRUCTURE, TILED, fuse_sides, fuse_sides_of_epilogue
+from tuner.space.marks import mark
+from tuner.space.normal_form import fuse_sides, fuse_sides_of_epilogue
 from tuner.space.registers import begin, peel, sampled
 from tuner.space.staging import write_tail
 from tuner.space.vectors import VectorUnit, largest_divisor
@@ -138,10 +139,10 @@ def write_stream(schedule: Any, block: Any, contraction: Contraction, stream: St
         schedule.reverse_compute_at(epilogue.block, cores, preserve_unit_loops=True)
         if stream.lanes is not None:
             write_tail(schedule, epilogue.block, after=cores, lanes=stream.lanes, columns=stream.lanes)
-        schedule.annotate(epilogue.block, TILED, STRUCTURE)
+        mark(schedule, epilogue.block)
     begun = schedule.decompose_reduction(block, depth)
     if lanes:
         begin(schedule, begun, n_loops=2)
     else:
         schedule.unroll(schedule.get_loops(begun)[-1])
-    schedule.annotate(block, TILED, STRUCTURE)
+    mark(schedule, block)

@@ -16,7 +16,8 @@ from tuner.space.calls import gains_from_vectors
 from tuner.space.contraction import Contraction
 from tuner.space.epilogue import epilogue_of
 from tuner.space.fitting_tiles import divides
-from tuner.space.normal_form import STRUCTURE, TILED, NormalForm, normal_form
+from tuner.space.marks import mark
+from tuner.space.normal_form import NormalForm, normal_form
 from tuner.space.padding import padding_of, write_lines
 from tuner.space.plans import Plan, Staging
 from tuner.space.registers import (
@@ -69,7 +70,7 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
         tail = schedule.cache_write(block, 0, "global") if form.tail is None else form.tail
         schedule.reverse_compute_at(tail, nest.last, preserve_unit_loops=True)
         take_from_registers(schedule, below(schedule, tail, nest.last), lanes=lanes)
-        schedule.annotate(tail, TILED, STRUCTURE)
+        mark(schedule, tail)
     elif form.tail is not None:
         schedule.reverse_compute_at(form.tail, nest.outer, preserve_unit_loops=True)
         write_tail(
@@ -80,10 +81,10 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
             columns=contraction.extents[1],
             rows=square,
         )
-        schedule.annotate(form.tail, TILED, STRUCTURE)
+        mark(schedule, form.tail)
     _write_stages(schedule, form, nest, plan, lanes=lanes)
     sum_in_registers(schedule, block, nest.tile, start=nest.start, taps=nest.taps)
-    schedule.annotate(block, TILED, STRUCTURE)
+    mark(schedule, block)
 
 
 def largest_taken(schedule: Any, block: Any, contraction: Contraction) -> int | None:
@@ -136,7 +137,7 @@ def _write_padding(
         if plan.pads_within:
             schedule.compute_at(padding, nest.outer, preserve_unit_loops=True)
             write_lines(schedule, below(schedule, padding, nest.outer), schedule.get(padding), lanes=lanes)
-            schedule.annotate(padding, TILED, STRUCTURE)
+            mark(schedule, padding)
 
 
 def _write_stages(schedule: Any, form: NormalForm, nest: _Nest, plan: Plan, *, lanes: int) -> None:
@@ -147,7 +148,7 @@ def _write_stages(schedule: Any, form: NormalForm, nest: _Nest, plan: Plan, *, l
         if after is not None:
             schedule.compute_at(stage.block, after, preserve_unit_loops=True)
         write_stage(schedule, stage, after=after, lanes=lanes)
-        schedule.annotate(stage.block, TILED, STRUCTURE)
+        mark(schedule, stage.block)
 
 
 def _nest(

@@ -13,7 +13,7 @@ before a product inlined into it there may be none, and stock's tiling would nei
 
 from typing import Any
 
-from tuner.space.normal_form import TILED, is_ours
+from tuner.space.marks import is_marked, is_ours
 from tuner.space.offering import Offered
 from tuner.trace import TVM_ERRORS
 
@@ -40,7 +40,7 @@ def tiling_rule(stock: Any, offered: Offered) -> Any:
 
         def apply(self, sch: Any, block: Any) -> list[Any]:
             node = sch.get(block)
-            if goes_on(node) or TILED in node.annotations:
+            if goes_on(node) or is_marked(node):
                 return [sch]
             try:
                 found = list(stock.apply(sch.copy(), block))

@@ -6,7 +6,7 @@ from typing import Any
 
 from tuner.addresses import element_bytes
 from tuner.space.calls import counts_places, gains_from_vectors
-from tuner.space.normal_form import STRUCTURE, TILED
+from tuner.space.marks import is_marked, mark
 from tuner.space.registers import STACK_BYTES, begin, ending, peel, take_from_registers
 from tuner.space.staging import below
 from tuner.space.windows import Window, paddings_of
@@ -62,7 +62,7 @@ def write_window(schedule: Any, block: Any, window: Window) -> None:
     begun = schedule.decompose_reduction(block, (*apart, *shared)[0])
     if tile:
         begin(schedule, begun, n_loops=len(tile))
-    schedule.annotate(block, TILED, STRUCTURE)
+    mark(schedule, block)
 
 
 def _deal_out(schedule: Any, copy: Any, stride: int) -> None:
@@ -86,7 +86,7 @@ def _write_padding(schedule: Any, block: Any, within: Any, window: Window) -> No
             line, dealt = schedule.split(below(schedule, producer, within)[-1], [None, window.stride])
             peel(schedule, line)
             schedule.unroll(dealt)
-            schedule.annotate(producer, TILED, STRUCTURE)
+            mark(schedule, producer)
         else:
             _vectorize(schedule, producer, within, window)
             for loop in below(schedule, producer, within)[:-1] if window.lines > 1 else ():
@@ -104,6 +104,8 @@ def _takes(schedule: Any, block: Any, tile: Sequence[Any]) -> bool:
     if not tile or len(readers) != 1:
         return False
     node = schedule.get(readers[0])
+    if is_marked(node):
+        return False
     n_bytes = element_bytes(schedule.get(block).writes[0].source)
     n_bytes *= math.prod(int(schedule.get(loop).extent) for loop in tile)
     return n_bytes < STACK_BYTES and gains_from_vectors(node) and not counts_places(node)
@@ -112,7 +114,7 @@ def _takes(schedule: Any, block: Any, tile: Sequence[Any]) -> bool:
 def _write_consumer(schedule: Any, block: Any, after: Any, window: Window, *, takes: bool) -> None:
     """An epilogue follows each piece, or tile, or output; one that TVM cannot place stays where it is."""
     consumers = schedule.get_consumers(block)
-    if len(consumers) != 1:
+    if len(consumers) != 1 or is_marked(schedule.get(consumers[0])):
         return
     try:
         schedule.reverse_compute_at(consumers[0], after, preserve_unit_loops=True)
@@ -120,7 +122,7 @@ def _write_consumer(schedule: Any, block: Any, after: Any, window: Window, *, ta
         return
     if takes:
         take_from_registers(schedule, below(schedule, consumers[0], after), lanes=window.lanes)
-        schedule.annotate(consumers[0], TILED, STRUCTURE)
+        mark(schedule, consumers[0])
     else:
         _vectorize(schedule, consumers[0], after, window)
 
@@ -134,4 +136,4 @@ def _vectorize(schedule: Any, block: Any, after: Any, window: Window) -> None:
             schedule.vectorize(within)
         elif extent <= _MAX_LINE:
             schedule.vectorize(last)
-    schedule.annotate(block, TILED, STRUCTURE)
+    mark(schedule, block)

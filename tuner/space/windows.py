@@ -22,6 +22,7 @@ from tuner.addresses import UnknownError, element_bytes
 from tuner.expressions import loads_of, places_in
 from tuner.space.calls import counts_places
 from tuner.space.choices import choosing_places
+from tuner.space.marks import is_marked
 from tuner.space.strides import strides_of
 from tuner.space.vectors import VectorUnit, ending_speed, largest_divisor, speed_of, widened
 
@@ -121,11 +122,12 @@ def _ended(schedule: Any, block: Any, line: _Line, plain: Window, *, pads: bool)
 
 
 def paddings_of(schedule: Any, block: Any) -> list[Any]:
-    """Producers that move elements and read nothing else."""
+    """Producers that move elements and read nothing else, and are not scheduled yet."""
+    producers = {producer: schedule.get(producer) for producer in schedule.get_producers(block)}
     return [
         producer
-        for producer in schedule.get_producers(block)
-        if schedule.get(producer).init is None and len(schedule.get(producer).reads) == 1
+        for producer, node in producers.items()
+        if node.init is None and len(node.reads) == 1 and not is_marked(node)
     ]
 
 
