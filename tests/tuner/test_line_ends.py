@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tuner.contractions import AVX2, assert_same_numbers, convolution, spaces
+from tests.tuner.contractions import AVX2, AVX512, assert_same_numbers, convolution, spaces
 from tuner.space import contraction_rule
 from tuner.space.registers import PEELED
 from tuner.trace import canonical_text
@@ -37,6 +37,16 @@ def test_so_do_lines_by_filters_that_fill_no_whole_vectors(channels, filters, gr
     target = {"kind": "llvm", "mcpu": mcpu, "num-cores": 2}
     mod = convolution(40, channels, filters, stride=1, padding=1, dilation=1, groups=groups, relu=relu)
     assert peeled(mod, target)
+
+
+@pytest.mark.parametrize(("size", "channels", "filters"), [(27, 32, 3), (38, 8, 5)])
+def test_so_do_lines_of_few_filters_channels_first(llvm, monkeypatch, size, channels, filters):
+    """Half as good as a padded tile is good enough here too."""
+    monkeypatch.setattr(contraction_rule, "vector_unit", lambda *_: AVX512)
+    mod = convolution(size, channels, filters, stride=1, padding=1, dilation=1, groups=1, nchw=True)
+    found = peeled(mod, llvm)
+    assert found
+    assert_same_numbers(mod, llvm, seed=4, found=found, at_most=len(found))
 
 
 @pytest.mark.parametrize(("channels", "filters", "groups"), [(8, 24, 1), (8, 20, 1), (20, 20, 2)])

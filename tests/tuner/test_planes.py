@@ -28,8 +28,21 @@ def of_avx2(monkeypatch):
         (15, 9, 3, 1, 2, 2, False),
         (15, 24, 6, 3, 1, 1, True),
         (27, 16, 4, 2, 1, 1, False),
+        (19, 12, 12, 4, 1, 1, True),
+        (18, 9, 9, 3, 0, 1, False),
+        (20, 12, 4, 1, 1, 1, True),
     ],
-    ids=["three", "relu", "without padding", "dilated", "thin groups", "lines of sevens"],
+    ids=[
+        "three",
+        "relu",
+        "without padding",
+        "dilated",
+        "thin groups",
+        "lines of sevens",
+        "groups of three",
+        "groups without padding",
+        "odd lines",
+    ],
 )
 def test_they_give_the_numbers_of_the_untuned_program(
     llvm, size, channels, filters, groups, padding, dilation, relu
@@ -41,6 +54,24 @@ def test_they_give_the_numbers_of_the_untuned_program(
     found = in_planes(mod, llvm)
     assert found
     assert_same_numbers(mod, llvm, seed=5, found=found)
+
+
+def test_what_follows_takes_its_results_out_of_their_planes(llvm):
+    """A bias and a residual, whose channels lie side by side."""
+    from tvm.s_tir.meta_schedule.testing import te_workload
+
+    x, w, out = te_workload.conv2d_nhwc(1, 19, 21, 12, 12, 3, 1, 1, 1, 4)
+    bias, residual = te.placeholder((1, 1, 1, 12), name="B"), te.placeholder((1, 19, 21, 12), name="R")
+    out = te.compute(out.shape, lambda n, y, x, c: out[n, y, x, c] + bias[0, 0, 0, c] + residual[n, y, x, c])
+    mod = canonical_module(te.create_prim_func([x, w, bias, residual, out]))
+    found = in_planes(mod, llvm)
+    assert found
+    assert not any("CacheWrite" in canonical_text(each.trace) for each in found)
+    assert_same_numbers(mod, llvm, seed=5, found=found)
+
+
+def test_pixels_a_stride_apart_fill_no_vectors(llvm):
+    assert not in_planes(convolution(20, 12, 12, stride=2, padding=1, dilation=1, groups=4), llvm)
 
 
 def test_a_single_filter_too(llvm):
