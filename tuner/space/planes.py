@@ -9,14 +9,13 @@ groups of 35 x 80, nine to two, 83 and 46 (Zen 3, two cores); 32 groups of 28 x 
 (Zen 5).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner.addresses import LINE_BYTES, element_bytes
 from tuner.expressions import loads_of, places_in
 from tuner.space.contraction import Contraction
-from tuner.space.epilogue import epilogue_of
 from tuner.space.index_maps import index_map
 from tuner.space.injective import Squares, injectives_of, write_injective
 from tuner.space.padding import padding_of
@@ -53,7 +52,7 @@ def in_planes(
         if not copies:
             return None
         if image is contraction.scalars and contraction.writes_rows:
-            copies.append(_take_out(laid, name, contraction))
+            copies.append(_take_out(laid, name))
         for each in copies:
             _transpose(laid, laid.get_sblock(each), unit, cores=cores)
         order = _in_order(laid, laid.get_sblock(name))
@@ -87,13 +86,29 @@ def _lay_out(schedule: Any, block: Any, place: int) -> Iterator[str]:
     yield str(schedule.get(copy).name_hint)
 
 
-def _take_out(schedule: Any, name: str, contraction: Contraction) -> str:
+def _take_out(schedule: Any, name: str) -> str:
     """The name of the block that takes the results from planes to where they belong."""
     block = schedule.get_sblock(name)
-    epilogue = epilogue_of(schedule, block, contraction)
-    result = schedule.cache_write(block, 0, "global") if epilogue is None else epilogue.block
-    schedule.transform_layout(block, ("write", 0), _planes(len(schedule.get(block).writes[0].source.shape)))
-    return str(schedule.get(result).name_hint)
+    results = schedule.get(block).writes[0].source
+    reader = _reader(schedule, block, results)
+    taking = schedule.cache_write(block, 0, "global") if reader is None else reader
+    schedule.transform_layout(block, ("write", 0), _planes(len(results.shape)))
+    return str(schedule.get(taking).name_hint)
+
+
+def _reader(schedule: Any, block: Any, results: Any) -> Any | None:
+    """What follows the block element by element: bias, residual, activation."""
+    readers = schedule.get_consumers(block)
+    if len(readers) != 1 or len(schedule.get_producers(readers[0])) != 1:
+        return None
+    node = schedule.get(readers[0])
+    loads = [load for load in loads_of(node.body) if load.source.same_as(results)]
+    ordered = all(
+        len(load.indices) == len(node.iter_vars)
+        and all(index.same_as(axis.var) for index, axis in zip(load.indices, node.iter_vars, strict=True))
+        for load in loads
+    )
+    return readers[0] if ordered and node.init is None else None
 
 
 def _transpose(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) -> None:
@@ -102,7 +117,7 @@ def _transpose(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) -> No
         write_injective(schedule, block, max(squares, key=_preference))
 
 
-def _preference(way: Squares) -> Sequence[Any]:
+def _preference(way: Squares) -> tuple[int, ...]:
     is_plain = way.lanes & (way.lanes - 1) == 0  # LLVM takes other vectors apart
     return is_plain, -abs(way.lanes * way.rows - _SQUARE), way.spreads_across
 
