@@ -9,6 +9,7 @@ from checks.space import named_space
 from tests.tuner.contractions import assert_same_numbers, computed, matmul
 from tests.tuner.driving import open_search, play
 from tuner.module import canonical_module
+from tuner.space.contraction_rule import tiled
 from tuner.space.marks import is_ours
 from tuner.space.offering import names_of
 from tuner.space.rules import with_ours
@@ -217,3 +218,21 @@ def test_activations_between_many_products_do_not_multiply(llvm):
     arguments = [te.placeholder((32, 32), name=f"W{number}") for number in range(6)]
     mod = canonical_module(te.create_prim_func([*arguments, reduce(layer, arguments)]))
     assert len(spanned(mod, make_target(llvm))) < 1000  # stock's three sketches of each are 243 already
+
+
+@pytest.mark.parametrize("size", [28, 56])
+def test_no_seed_decides_which_forms_there_are(size):
+    """A core's part of the rows may end within a line: what pads it then is of unknown extent."""
+    from tvm import topi
+    from tvm.s_tir.meta_schedule.testing import te_workload
+
+    target = make_target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
+    data, weight, out = te_workload.conv2d_nhwc(1, size, size, size + 8, size + 8, 3, 1, 1)
+    mod = canonical_module(te.create_prim_func([data, weight, topi.nn.relu(out)]))
+    found = set()
+    for seed in range(8):
+        schedule = tvm.s_tir.Schedule(mod, seed=seed, debug_mask="none")
+        root = schedule.get_sblock("root")
+        (block,) = [b for b in schedule.get_child_blocks(root) if schedule.get(b).init is not None]
+        found.add(len(tiled(schedule, block, target)))
+    assert len(found) == 1

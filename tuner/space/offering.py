@@ -18,6 +18,8 @@ _COMBINED = 3
 #: Forms that a block has beside a form of another one: attention, 5 heads of 161 x 59, 80 wide, took 125 to
 #: 129 µs after 24 trials in 684 design spaces of ours, 86 to 90 in 342 (Zen 5).
 _BESIDE = 4
+#: Draws of a form before it is taken for one that there is not.
+_ATTEMPTS = 4
 
 #: (schedule, block, target) -> schedules; none where the rule has nothing to say of the block.
 Forms = Callable[[Any, Any, Any], list[Any]]
@@ -124,15 +126,23 @@ def _beside(found: list[Any], *, few: bool) -> list[Any]:
 
 
 def written(schedule: Any, name: str, writes: Iterable[Callable[[Any, Any], None]]) -> list[Any]:
-    """A copy of the schedule for each of `writes(copy, block)` that TVM can carry out on the block `name`."""
+    """A copy of the schedule for each of `writes(copy, block)` that TVM can carry out on the block `name`.
+
+    What it draws may be all that stands in its way (a core's part of the rows that ends within a line leaves
+    padding a loop of unknown extent), and no seed should decide which forms there are.
+    """
     found = []
     for write in writes:
-        candidate = schedule.copy()
-        try:
-            write(candidate, candidate.get_sblock(name))
-        except TVM_ERRORS:
-            continue
-        found.append(candidate)
+        for _ in range(_ATTEMPTS):
+            candidate = schedule.copy()
+            try:
+                write(candidate, candidate.get_sblock(name))
+            except TVM_ERRORS:
+                if len(candidate.trace.decisions) > len(schedule.trace.decisions):
+                    continue
+            else:
+                found.append(candidate)
+            break
     return found
 
 
