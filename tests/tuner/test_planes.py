@@ -70,6 +70,18 @@ def test_what_follows_takes_its_results_out_of_their_planes(llvm):
     assert_same_numbers(mod, llvm, seed=5, found=found)
 
 
+def test_results_that_are_the_callers_keep_their_layout(llvm):
+    from tvm import topi
+    from tvm.s_tir.meta_schedule.testing import te_workload
+
+    x, w, out = te_workload.conv2d_nhwc(1, 19, 21, 12, 12, 3, 1, 1, 1, 4)
+    mod = canonical_module(te.create_prim_func([x, w, out, topi.nn.relu(out)]))
+    found = in_planes(mod, llvm)
+    assert found
+    assert all("CacheWrite" in canonical_text(each.trace) for each in found)
+    assert_same_numbers(mod, llvm, seed=5, found=found)
+
+
 def test_pixels_a_stride_apart_fill_no_vectors(llvm):
     assert not in_planes(convolution(20, 12, 12, stride=2, padding=1, dilation=1, groups=4), llvm)
 

@@ -9,7 +9,7 @@ groups of 35 x 80, nine to two, 83 and 46 (Zen 3, two cores); 32 groups of 28 x 
 (Zen 5).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,18 +97,15 @@ def _take_out(schedule: Any, name: str) -> str:
 
 
 def _reader(schedule: Any, block: Any, results: Any) -> Any | None:
-    """What follows the block element by element: bias, residual, activation."""
+    """What follows the block element by element: bias, residual, activation; none beside a caller."""
     readers = schedule.get_consumers(block)
-    if len(readers) != 1 or len(schedule.get_producers(readers[0])) != 1:
+    is_alone = len(readers) == 1 and len(schedule.get_producers(readers[0])) == 1
+    if not is_alone or not _is_between(schedule, results):
         return None
     node = schedule.get(readers[0])
     loads = [load for load in loads_of(node.body) if load.source.same_as(results)]
-    ordered = all(
-        len(load.indices) == len(node.iter_vars)
-        and all(index.same_as(axis.var) for index, axis in zip(load.indices, node.iter_vars, strict=True))
-        for load in loads
-    )
-    return readers[0] if ordered and node.init is None else None
+    follows = node.init is None and all(_are_axes(node, load.indices) for load in loads)
+    return readers[0] if follows else None
 
 
 def _transpose(schedule: Any, block: Any, unit: VectorUnit, *, cores: int) -> None:
@@ -147,8 +144,12 @@ def _keeps_places(node: Any) -> bool:
     loads = loads_of(node.body)
     if len(loads) != 1 or len(loads[0].indices) != len(node.iter_vars):
         return False
-    stored = node.body.indices
-    ordered = len(stored) == len(node.iter_vars) and all(
-        index.same_as(axis.var) for index, axis in zip(stored, node.iter_vars, strict=True)
+    return _are_axes(node, node.body.indices) and bool(loads[0].indices[-1].same_as(node.iter_vars[-1].var))
+
+
+def _are_axes(node: Any, indices: Sequence[Any]) -> bool:
+    """All axes of the block, in order."""
+    axes = node.iter_vars
+    return len(indices) == len(axes) and all(
+        index.same_as(axis.var) for index, axis in zip(indices, axes, strict=True)
     )
-    return ordered and bool(loads[0].indices[-1].same_as(node.iter_vars[-1].var))
