@@ -40,6 +40,7 @@ def ways(mod, *, enough=ENOUGH):
 def test_lines_are_fetched_together_or_an_image_at_once():
     assert ways(added(32, 7, 10)) == [
         Fetched(lines=2, is_image=False, n_outer=2),
+        Fetched(lines=7, is_image=False, n_outer=2),
         Fetched(lines=1, is_image=True, n_outer=2),
         Fetched(lines=2, is_image=True, n_outer=2),
     ]
