@@ -107,17 +107,19 @@ def _in_planes(normal: Any, name: str, contraction: Contraction, unit: VectorUni
     if laid is None:
         return []
     windows = windows_of(laid.schedule, laid.schedule.get_sblock(name), unit)
-    writes = [
+    by_filters = [
         partial(write_window, window=window) for window in windows if window.stride == 1 and window.lanes > 1
     ]
+    if by_filters:
+        return written(laid.schedule, name, by_filters)
     padded = _padded(laid.schedule, name, laid.contraction)
     for each in filter(None, (laid.contraction, laid.contraction.by_column_lines())):
         found = _plans(each, unit, n_tiles=1, padded=padded)
         in_place = [(lanes, plan) for lanes, plan in found if plan.vectors is Staging.NONE]
-        writes = writes or _tiles(each, in_place, cores=cores)
-    return written(
-        laid.schedule, name, writes or _tiles(*_ending(laid.contraction, unit, padded, cores), cores=cores)
-    )
+        if in_place:
+            return written(laid.schedule, name, _tiles(each, in_place, cores=cores))
+    ended = _ending(laid.contraction, unit, padded, cores)
+    return written(laid.schedule, name, _tiles(*ended, cores=cores))
 
 
 def _by_lines(
