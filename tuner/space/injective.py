@@ -17,7 +17,7 @@ from tuner.space.choices import choosing_places, n_parts_of
 from tuner.space.fetched import Fetched, fetched_of, write_fetched
 from tuner.space.image_vectors import ImageVectors, image_vectors_of, write_image_vectors
 from tuner.space.marks import is_marked, mark
-from tuner.space.registers import MIN_PARALLEL_ELEMENTS, fused, peel, sampled
+from tuner.space.registers import MIN_PARALLEL_ELEMENTS, ending, fused, sampled
 from tuner.space.strides import steps_of
 from tuner.space.unrolled import Unrolled, unrolled_of, write_unrolled
 from tuner.space.vectors import VectorUnit, largest_divisor
@@ -167,15 +167,12 @@ def _write_squares(schedule: Any, loops: Sequence[Any], way: Squares) -> list[An
     left = iter(loops)
     *outer, line = [fused(schedule, [next(left) for _ in range(size)]) for size in way.groups]
     across = outer.pop(way.across)
-    vectors, vector = schedule.split(across, [None, way.lanes])
-    squares, row = schedule.split(line, [None, way.rows])
+    vectors, vector = ending(schedule, across, way.lanes, of_lanes=True)
+    squares, row = ending(schedule, line, way.rows, of_lanes=True)
     first, second = (vectors, squares) if way.spreads_across else (squares, vectors)
     schedule.reorder(*outer, first, second, row, vector)
     schedule.unroll(row)
     schedule.vectorize(vector)
-    for ends, ended in zip(way.ends, ((vectors, vector), (squares, row)), strict=True):
-        if ends:
-            peel(schedule, *ended)
     if not way.ends_first:
         return [*outer, first]
     several = math.prod(int(schedule.get(loop).extent) for loop in outer) > 1

@@ -9,7 +9,7 @@ groups of 35 x 80, nine to two, 83 and 46 (Zen 3, two cores); 32 groups of 28 x 
 (Zen 5).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,14 +48,15 @@ def in_planes(
         return None
     laid = schedule.copy()
     try:
-        copies = list(_lay_out(laid, laid.get_sblock(name), image.read))
-        if not copies:
+        copy = _lay_out(laid, laid.get_sblock(name), image.read)
+        if copy is None:
             return None
+        copies = [copy]
         if image is contraction.scalars and contraction.writes_rows:
             copies.append(_take_out(laid, name))
         for each in copies:
             _transpose(laid, laid.get_sblock(each), unit, cores=cores)
-        order = _in_order(laid, laid.get_sblock(name))
+        order = _put_pixels_last(laid, laid.get_sblock(name))
     except TVM_ERRORS:
         return None
     node = laid.get(laid.get_sblock(name))
@@ -68,12 +69,12 @@ def in_planes(
     return InPlanes(schedule=laid, contraction=replace(of_pixels, depth=tuple(depth)))
 
 
-def _lay_out(schedule: Any, block: Any, place: int) -> Iterator[str]:
-    """The name of the block that copies; none where what makes the image must leave it as it is."""
+def _lay_out(schedule: Any, block: Any, place: int) -> str | None:
+    """The name of the block that copies; None where what makes the image must leave it as it is."""
     image = schedule.get(block).reads[place].source
     padding = padding_of(schedule, block, image)
     if padding is not None and not (_is_between(schedule, image) and _keeps_places(schedule.get(padding))):
-        return
+        return None
     planes = _planes(len(image.shape))
     reader, at = (block, place) if padding is None else (padding, 0)
     copy = schedule.cache_read(reader, at, "global")
@@ -83,7 +84,7 @@ def _lay_out(schedule: Any, block: Any, place: int) -> Iterator[str]:
     # Planes of 64 x 64 would share the same sets of a cache: 232 µs in place of 142.
     line = max(1, LINE_BYTES // element_bytes(image))
     schedule.storage_align(copy, 0, 1, 2 * line, line)
-    yield str(schedule.get(copy).name_hint)
+    return str(schedule.get(copy).name_hint)
 
 
 def _take_out(schedule: Any, name: str) -> str:
@@ -119,8 +120,8 @@ def _preference(way: Squares) -> tuple[int, ...]:
     return is_plain, -abs(way.lanes * way.rows - _SQUARE), way.spreads_across
 
 
-def _in_order(schedule: Any, block: Any) -> list[int]:
-    """The block's axes come as they stand in what it writes, pixels last; where they stood before."""
+def _put_pixels_last(schedule: Any, block: Any) -> list[int]:
+    """The block's axes come as they stand in what it writes; the places where they stood before."""
     node = schedule.get(block)
     written = [place for index in node.body.indices for place in sorted(places_in(node, [index]))]
     order = list(dict.fromkeys([*written, *range(len(node.iter_vars))]))

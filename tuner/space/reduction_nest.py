@@ -6,7 +6,7 @@ from typing import Any
 
 from tuner.space.marks import mark
 from tuner.space.reductions import Reduction
-from tuner.space.registers import begin, fused, peel
+from tuner.space.registers import begin, ending, fused
 from tuner.space.staging import below, summing
 from tuner.space.vectors import largest_divisor
 
@@ -55,9 +55,7 @@ def _give_loops(schedule: Any) -> None:
 def _write_columns(
     schedule: Any, block: Any, way: Reduction, *, outer: list[Any], steps: list[Any], columns: Any
 ) -> None:
-    columns, lanes = schedule.split(columns, [None, way.lanes])
-    if way.ends:
-        peel(schedule, columns, lanes)
+    columns, lanes = ending(schedule, columns, way.lanes, of_lanes=True)
     if way.streams:
         extent = int(schedule.get(steps[-1]).extent)
         steps[-1], inner = schedule.split(steps[-1], [None, largest_divisor(extent, at_most=_STEPS)])

@@ -55,7 +55,7 @@ def peel(schedule: Any, *loops: Any) -> None:
 def ending(schedule: Any, loop: Any, size: int, *, of_lanes: bool) -> tuple[Any, Any]:
     """Loops over pieces and within one; the last may have fewer steps, and a nest of its own.
 
-    `of_lanes`: a piece is a vector, which TVM would take apart, under a condition for each lane.
+    `of_lanes`: a piece is a vector, or the rows of one, and TVM would take it apart, lane by lane.
     """
     ends = int(schedule.get(loop).extent) % size > 0
     pieces, within = schedule.split(loop, [None, size])
