@@ -26,10 +26,16 @@ def sum_in_registers(
     begin(schedule, schedule.decompose_reduction(block, start), n_loops=len(tile))
 
 
-def take_from_registers(schedule: Any, loops: Sequence[Any], *, lanes: int) -> None:
-    """Unrolls the loops of a block that takes a register tile to its place; the last is of vectors."""
+def take_from_registers(schedule: Any, loops: Sequence[Any], *, lanes: int, ends: bool = False) -> None:
+    """Unrolls the loops of a block that takes a register tile to its place; the last is of vectors.
+
+    `ends`: the last vector of the last tile is a lesser one.
+    """
     *unrolled, last = loops
     last, within = schedule.split(last, [None, lanes])
+    if ends:
+        several = [last] if int(schedule.get(last).extent) > 1 else []
+        peel(schedule, *several, within)
     for loop in (*unrolled, last):
         schedule.unroll(loop)
     schedule.vectorize(within)

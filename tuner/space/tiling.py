@@ -69,7 +69,7 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
     if _takes_from_registers(schedule, form.tail, contraction, plan):
         tail = schedule.cache_write(block, 0, "global") if form.tail is None else form.tail
         schedule.reverse_compute_at(tail, nest.last, preserve_unit_loops=True)
-        take_from_registers(schedule, below(schedule, tail, nest.last), lanes=lanes)
+        take_from_registers(schedule, below(schedule, tail, nest.last), lanes=lanes, ends=plan.ends)
         mark(schedule, tail)
     elif form.tail is not None:
         schedule.reverse_compute_at(form.tail, nest.outer, preserve_unit_loops=True)
@@ -111,7 +111,7 @@ def _takes_from_registers(schedule: Any, tail: Any | None, contraction: Contract
     n_bytes = plan.tile.rows * plan.tile.columns * bytes_of(contraction.dtype)
     if depth > _SHORT or plan.blocks_depth or n_bytes >= STACK_BYTES:
         return False
-    if not contraction.writes_rows or columns % plan.tile.columns:
+    if not contraction.writes_rows or columns % plan.tile.columns and not (plan.ends and tail is not None):
         return False
     if tail is not None:
         return gains_from_vectors(schedule.get(tail))

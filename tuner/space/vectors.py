@@ -7,7 +7,7 @@ is spilled in the innermost loop, which costs more than any other mistake. Nothi
 
 import math
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -237,8 +237,10 @@ def hope_of_ended_columns(tile: RegisterTile, unit: VectorUnit, results: Results
     if not n_tiles or left not in (0, vectors - 1):
         return 0.0
     last = tile if left else RegisterTile(rows=tile.rows, columns=unit.lanes)
-    steps = n_tiles * vectors / _share(tile, unit, results)
-    steps += last.columns // unit.lanes / _share(last, unit, results)
+    # What reads the results takes the lesser one's as well as the others'.
+    of_whole = replace(results, columns=tile.columns)
+    steps = n_tiles * vectors / _share(tile, unit, of_whole)
+    steps += last.columns // unit.lanes / _share(last, unit, of_whole)
     high, _ = tile.padded((results.rows, results.columns))
     return results.columns / unit.lanes / steps * results.rows / high
 
