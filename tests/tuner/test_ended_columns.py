@@ -11,6 +11,8 @@ from tuner.space.plans import Staging, ending_plans
 from tuner.space.vectors import RegisterTile, Results, VectorUnit, ending_speed, hope_of_ended_columns
 from tuner.trace import canonical_text
 
+#: `ForKind` of TVM.
+VECTORIZED = 2
 #: Tiles of one vector are as good as others where vectors are computed by halves, as by this unit.
 _SPLIT = VectorUnit(lanes=8, registers=32, fmas_per_cycle=1)
 _WHOLE = VectorUnit(lanes=8, registers=32)
@@ -96,6 +98,17 @@ def test_wider_tiles_give_these_numbers_too(llvm, monkeypatch, rows, columns, de
     found = _ended(mod, llvm, monkeypatch)
     assert found
     assert_same_numbers(mod, llvm, seed=5, found=found, at_most=len(found))
+
+
+@pytest.mark.parametrize(("depth", "leaves"), [(40, True), (300, False)], ids=["short sums", "long"])
+def test_what_follows_takes_the_lesser_vector_from_registers_too(llvm, monkeypatch, depth, leaves):
+    monkeypatch.setattr(contraction_rule, "vector_unit", lambda *_: _WHOLE)
+    found = _ended(matmul(48, 71, depth, epilogue=True), llvm, monkeypatch)
+    assert found
+    for schedule in found:
+        (last,) = schedule.get_output_blocks(schedule.get_sblock("root"))
+        *_, lanes = (schedule.get(loop) for loop in schedule.get_loops(last))
+        assert (int(lanes.extent) == _WHOLE.lanes and lanes.kind == VECTORIZED) == leaves
 
 
 def test_vectors_of_a_tile_are_whole_or_missing_but_for_one():
