@@ -18,7 +18,7 @@ from typing import Any
 from bench import report
 from bench.machine import commit
 from bench.measuring import measuring
-from bench.processes import ask, order_and_answer
+from bench.processes import ask, order_and_answer, threads_of
 from services.server.launch import launch
 from tuner.plain_json import plain
 from tuner.tvm_light import load_tvm
@@ -44,8 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
         launch(Path(text) / "data") as service,
     ):
         order = {"url": service.url, "token": service.token, "target": service.target}
-        # Before TVM's thread pool starts: left alone it takes half of the host's cores.
-        env = {"TVM_NUM_THREADS": str(service.target["num-cores"])}
+        env = threads_of(service.target)
         records = [
             ask(
                 "bench.consumed",

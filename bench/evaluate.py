@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bench.buildable import LIMIT_SECS, unbuildable
-from bench.processes import BenchError, ask, order_and_answer
+from bench.processes import BenchError, ask, check_threads, order_and_answer, threads_of
 from tuner.tvm_light import load_tvm
 from workers.selftest_kernels import build_roofline, float_lanes, fma_flops, fma_width
 from workers.timing import take_cores
@@ -108,8 +108,7 @@ def timed(
         "repeat_ms": care.repeat_ms,
         "flushed_calls": care.flushed_calls,
     }
-    # Before TVM's thread pool starts: left alone it takes half of the host's cores.
-    threads = {"TVM_NUM_THREADS": str(target["num-cores"])}
+    threads = threads_of(target)
     told = []
     beside()
     for _ in range(care.processes):
@@ -223,7 +222,7 @@ def _evaluate(order: dict[str, Any]) -> dict[str, Any]:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import Trace
 
-    assert os.environ["TVM_NUM_THREADS"] == str(order["target"]["num-cores"])
+    check_threads(order["target"])
     # Unbound, two of the threads may share a core for seconds.
     take_cores(sorted(os.sched_getaffinity(0))[: int(order["target"]["num-cores"])])
     target = tvm.target.Target(order["target"])

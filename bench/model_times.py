@@ -6,14 +6,13 @@ with each other and with numpy, and timed in turns.
 
 import json
 import math
-import os
 import statistics
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from bench.processes import ask, order_and_answer
+from bench.processes import ask, check_threads, order_and_answer, threads_of
 
 _ROUNDS = 9
 _ROUND_MS = 50.0
@@ -28,16 +27,13 @@ def times(model: str, *, url: str, token: str, target: Mapping[str, Any]) -> dic
     RuntimeError where one of them does not compute what numpy does.
     """
     order = {"model": model, "url": url, "token": token, "target": dict(target)}
-    # Before TVM's thread pool starts: left alone it takes half of the host's cores.
-    answer: dict[str, Any] = ask(
-        "bench.model_times", order, env={"TVM_NUM_THREADS": str(target["num-cores"])}
-    )
+    answer: dict[str, Any] = ask("bench.model_times", order, env=threads_of(target))
     return answer
 
 
 def main() -> None:
     order, answer_path = order_and_answer()
-    assert os.environ["TVM_NUM_THREADS"] == str(order["target"]["num-cores"])
+    check_threads(order["target"])
     answer_path.write_text(json.dumps(_measured(order)))
 
 

@@ -12,13 +12,12 @@ from typing import Any
 
 from bench.curves import Measured, Run, improvements
 from bench.farm import Farm, epoch_secs, running_farm, searched
-from bench.processes import adopt_orphans, ask, order_and_answer, reaped_cpu_secs
+from bench.processes import adopt_orphans, ask, order_and_answer, reaped_cpu_secs, threads_of
 
 
 def run(order: Mapping[str, Any]) -> Run:
     """`order`: side, workload, module, target, trials, batch, seed, options."""
-    # TVM left alone takes half of the host's cores.
-    threads = {"TVM_NUM_THREADS": str(order["target"]["num-cores"])}
+    threads = threads_of(order["target"])
     return Run.from_json(ask("bench.one_run", order, env=threads))
 
 

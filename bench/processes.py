@@ -53,6 +53,19 @@ def order_and_answer() -> tuple[dict[str, Any], Path]:
     return json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
 
 
+def threads_of(target: Mapping[str, Any]) -> dict[str, str]:
+    """The environment in which TVM's thread pool has the target's cores; else it takes half of the host's.
+
+    It is read when the pool starts, so that a process gets it from the one that asks.
+    """
+    return {"TVM_NUM_THREADS": str(target["num-cores"])}
+
+
+def check_threads(target: Mapping[str, Any]) -> None:
+    """AssertionError where this process was not asked with `threads_of` its target."""
+    assert threads_of(target).items() <= os.environ.items()
+
+
 def adopt_orphans() -> None:
     """From now on this process reaps grandchildren whose parents die, so that their seconds are counted."""
     libc = ctypes.CDLL(None, use_errno=True)

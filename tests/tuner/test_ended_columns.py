@@ -11,8 +11,6 @@ from tuner.space.plans import Staging, ending_plans
 from tuner.space.vectors import RegisterTile, Results, VectorUnit, ending_speed, hope_of_ended_columns
 from tuner.trace import canonical_text
 
-#: `ForKind` of TVM.
-VECTORIZED = 2
 #: Tiles of one vector are as good as others where vectors are computed by halves, as by this unit.
 _SPLIT = VectorUnit(lanes=8, registers=32, fmas_per_cycle=1)
 _WHOLE = VectorUnit(lanes=8, registers=32)
@@ -108,7 +106,7 @@ def test_what_follows_takes_the_lesser_vector_from_registers_too(llvm, monkeypat
     for schedule in found:
         (last,) = schedule.get_output_blocks(schedule.get_sblock("root"))
         *_, lanes = (schedule.get(loop) for loop in schedule.get_loops(last))
-        assert (int(lanes.extent) == _WHOLE.lanes and lanes.kind == VECTORIZED) == leaves
+        assert (int(lanes.extent) == _WHOLE.lanes and lanes.kind == tvm.tirx.ForKind.VECTORIZED) == leaves
 
 
 def test_vectors_of_a_tile_are_whole_or_missing_but_for_one():
