@@ -1,7 +1,7 @@
 """Fourteen shapes of thirteen kinds, drawn at random. float32.
 
 Batch, extents, channels, kernel and stride of each were drawn from lists of what models have, by a script
-that is not in the project; nothing was changed for them (docs/benchmarks.md, "Shapes drawn at random").
+that is not in the project; nothing was changed for them (docs/design-space-log.md, "Shapes drawn at random").
 """
 
 from bench.fresh import conv2d_nchw, depthwise_nchw, matmul, pool

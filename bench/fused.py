@@ -1,6 +1,6 @@
 """What models hold fused, or in extents that fill no vectors: gates, attention, normalised operands. float32.
 
-All served to make rules better since (docs/benchmarks.md, "Fused functions, and rows of any length").
+All served to make rules better since (docs/design-space-log.md, "Fused functions, and rows of any length").
 """
 
 from collections.abc import Callable, Sequence

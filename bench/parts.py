@@ -1,6 +1,6 @@
 """Parts of models as PyTorch's exporter and Relax leave them: channels first, layouts, statistics. float32.
 
-The first seven served to write rules (docs/benchmarks.md, "What models hold"), and so did the six
+The first seven served to write rules (docs/design-space-log.md, "What models hold"), and so did the six
 before INC-71 ("Vectors of any length, and lines that are written out"); those in between did not. INC-71 and
 the eight behind it served as well ("Lines that no tile divides", "What random shapes found").
 """

@@ -1,6 +1,6 @@
 """The suite's kinds in sizes that models have and the other lists lack. float32.
 
-MB-EXP and NHWC-G32 served to make register tiles better since (docs/benchmarks.md, "The suite's kinds in
+MB-EXP and NHWC-G32 served to make register tiles better since (docs/design-space-log.md, "The suite's kinds in
 other sizes").
 """
 
