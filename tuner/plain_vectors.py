@@ -36,16 +36,27 @@ def _of(leaf: Leaf) -> int:
     turning = [at for at, kind in enumerate(kinds) if kind != _UNROLLED and extents[at] > 1]
     if not turning or kinds[turning[-1]] != _SERIAL:
         return 0
-    places = np.zeros((len(extents), 1 + len(turning)), dtype=np.int64)
+    inside = turning[-1]
+    places = np.zeros((len(extents), 2 + len(turning)), dtype=np.int64)
     places[turning, range(1, 1 + len(turning))] = 1  # each loop's first step
-    accesses = list(leaf.touched())
-    steps = [np.diff(leaf.addresses(*access, places)[[0, -1]])[0] for access in accesses]
-    sizes = [element_bytes(buffer) for buffer, _ in accesses]
-    lie = all(step in (0, size) for step, size in zip(steps, sizes, strict=True))
+    places[inside, -1] = extents[inside] - 1
+    accesses = [
+        (leaf.addresses(buffer, indices, places), element_bytes(buffer)) for buffer, indices in leaf.touched()
+    ]
+    lie = all(
+        _is_line(found[0], found[-2], found[-1], size, extents[inside], 1 if not at else 2)
+        for at, (found, size) in enumerate(accesses)
+    )
     # A sum that goes on outside of the loop leaves its results in memory between.
-    stored = leaf.addresses(*accesses[0], places)
-    stays = (stored[1:] == stored[0]).any() and _summed_at_once(leaf, turning[-1]) < _AT_ONCE
-    return extents[turning[-1]] if lie and not stays else 0
+    stored, _ = accesses[0]
+    stays = (stored[1:-1] == stored[0]).any() and _summed_at_once(leaf, inside) < _AT_ONCE
+    return extents[inside] if lie and not stays else 0
+
+
+def _is_line(first: int, second: int, last: int, size: int, count: int, most: int) -> bool:
+    """Of `count` addresses: one element many times, or elements side by side; not the taps of windows."""
+    step = second - first
+    return step % size == 0 and 0 <= step <= most * size and last - first == step * (count - 1)
 
 
 def _summed_at_once(leaf: Leaf, inside: int) -> int:

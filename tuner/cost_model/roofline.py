@@ -28,6 +28,8 @@ _Columns = npt.NDArray[np.float64]
 
 #: Columns of tuner.features rows; log2(1 + x) stands in each.
 _MATH_CALLS = 5
+#: Of integers: divisions and remainders.
+_DIVISIONS = 10
 #: Of integers, and of conditions: they stand beside an `if_then_else`, which counts as a call of a function.
 _COMPARISONS = [11, 14]
 _VECTOR, _UNROLLED, _PARALLEL = 18, 28, 39
@@ -57,6 +59,8 @@ LONG_UNROLL, _LONG = 128, 1.2
 #: Of exp and its like; and of the `if_then_else` of a padding that is computed where it is read: what LLVM
 #: keeps of it in the innermost loop is a mask, or nothing.
 _CYCLES_PER_CALL, _CYCLES_PER_GUARD = 25.0, 1.0
+#: A division of indices by a constant, that LLVM makes a product and a shift.
+_CYCLES_PER_DIVISION = 0.3
 #: Entering and leaving a loop over the cores.
 _FORK_CYCLES = 8_000.0
 
@@ -112,7 +116,11 @@ class RooflineModel:
         idle = np.maximum(1, _IN_FLIGHT / in_flight)
         slower = np.maximum(idle, np.where(self._spills(plain, lanes), _SPILLED, 1))
         slower *= np.where(plain[:, _PRAGMA] > LONG_UNROLL, _LONG, 1)
-        return operations / lanes / _OPERATIONS_PER_CYCLE * slower + plain[:, _MATH_CALLS] * cycles_per_call
+        calls = plain[:, _MATH_CALLS] * cycles_per_call
+        # Beside operations, and in a loop that LLVM makes vectors of, divisions stand outside of the steps.
+        changing = (operations == 0) & (plain[:, _PLAIN_VECTOR] == 0)
+        placing = np.where(changing, plain[:, _DIVISIONS], 0) / lanes * _CYCLES_PER_DIVISION
+        return operations / lanes / _OPERATIONS_PER_CYCLE * slower + calls + placing
 
     def _spills(self, plain: _Columns, lanes: _Columns) -> npt.NDArray[np.bool_]:
         """Whether a sum goes through more accumulators than there are registers, before it returns to one."""
