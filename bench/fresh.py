@@ -1,6 +1,7 @@
 """Workloads of kinds that the other lists lack: operands that lie otherwise, long sums, poolings. float32.
 
-Six of them served to make rules better since (docs/design-space-log.md, "Zen 4, and workloads of other kinds").
+Six of them served to make rules better since
+(docs/design-space-log.md, "Zen 4, and workloads of other kinds").
 """
 
 from collections.abc import Sequence

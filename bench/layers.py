@@ -1,7 +1,7 @@
 """Layers of large models: a thousand channels, what stands around products, what only moves. float32.
 
-PW-1024, COLUMN-SUMS, BATCH-SUMS, BN-RELU and TO-NCHW served to make rules better since (docs/design-space-log.md,
-"Layers of large models").
+PW-1024, COLUMN-SUMS, BATCH-SUMS, BN-RELU and TO-NCHW served to make rules better since
+(docs/design-space-log.md, "Layers of large models").
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The suite's kinds in sizes that models have and the other lists lack. float32.
 
-MB-EXP and NHWC-G32 served to make register tiles better since (docs/design-space-log.md, "The suite's kinds in
-other sizes").
+MB-EXP and NHWC-G32 served to make register tiles better since
+(docs/design-space-log.md, "The suite's kinds in other sizes").
 """
 
 from bench.fresh import conv2d_nchw, matmul

@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from tuner.addresses import UnknownError, element_bytes
+from tuner.addresses import Ints, UnknownError, element_bytes
 from tuner.leaves import Leaf, leaves
 
 _SERIAL, _UNROLLED = 0, 3
 #: Steps of a sum for each load and store of it from which on these count for little.
 _AT_ONCE = 4
+#: Elements from one that is loaded to the next: of every other one LLVM loads whole vectors and shuffles.
+_APART = 2
 
 
 def plain_vectors(mod: Any) -> list[int]:
@@ -44,7 +46,7 @@ def _of(leaf: Leaf) -> int:
         (leaf.addresses(buffer, indices, places), element_bytes(buffer)) for buffer, indices in leaf.touched()
     ]
     lie = all(
-        _is_line(found[0], found[-2], found[-1], size, extents[inside], 1 if not at else 2)
+        _is_line(found[[0, -2, -1]], size, extents[inside], apart=_APART if at else 1)
         for at, (found, size) in enumerate(accesses)
     )
     # A sum that goes on outside of the loop leaves its results in memory between.
@@ -53,10 +55,10 @@ def _of(leaf: Leaf) -> int:
     return extents[inside] if lie and not stays else 0
 
 
-def _is_line(first: int, second: int, last: int, size: int, count: int, most: int) -> bool:
-    """Of `count` addresses: one element many times, or elements side by side; not the taps of windows."""
-    step = second - first
-    return step % size == 0 and 0 <= step <= most * size and last - first == step * (count - 1)
+def _is_line(first_second_last: Ints, size: int, count: int, *, apart: int) -> bool:
+    """Of `count` addresses: one element again and again, or elements in a row; not the taps of windows."""
+    second, last = first_second_last[1:] - first_second_last[0]
+    return bool(second % size == 0 and 0 <= second <= apart * size and last == second * (count - 1))
 
 
 def _summed_at_once(leaf: Leaf, inside: int) -> int:

@@ -85,6 +85,22 @@ def test_each_buffer_that_is_written_counts_by_itself():
     assert plain_vectors(tvm.IRModule({"main": te.create_prim_func([x, out])})) == [0, 48]
 
 
+def gathered(n, index, *, size=256):
+    """`n` elements of a vector, those that `index` names."""
+    x = te.placeholder((size,), name="x")
+    out = te.compute((4, n), lambda i, j: x[i + index(j)], name="out")
+    return tvm.IRModule({"main": te.create_prim_func([x, out])})
+
+
+def test_every_other_element_is_loaded_in_vectors_but_not_every_third():
+    assert plain_vectors(gathered(48, lambda j: 2 * j)) == [48]
+    assert plain_vectors(gathered(48, lambda j: 3 * j)) == [0]
+
+
+def test_taps_of_a_window_are_no_vector_though_the_first_two_lie_side_by_side():
+    assert plain_vectors(gathered(27, lambda j: j // 9 * 64 + j % 9 // 3 * 16 + j % 3)) == [0]
+
+
 def test_an_index_that_is_loaded_is_left_out():
     rows, x = te.placeholder((16,), name="rows", dtype="int32"), te.placeholder((64, 32), name="x")
     out = te.compute((16, 32), lambda i, j: x[rows[i], j], name="out")

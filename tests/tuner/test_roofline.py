@@ -116,6 +116,21 @@ def test_a_padding_that_is_computed_where_it_is_read_costs_no_calls(llvm):
     assert secs(in_place=True) < 2 * secs(in_place=False)
 
 
+def test_a_copy_that_divides_for_each_element_is_expected_to_take_several_times_as_long(llvm):
+    """Taps of windows, side by side, and as many elements that lie in rows already."""
+
+    def secs(index):
+        x = te.placeholder((3, 58, 58), name="x")
+        out = te.compute((3136, 27), lambda i, j: x[index(i, j)], name="out")
+        mod = canonical_module(te.create_prim_func([x, out]))
+        setup = open_setup(module=save_module(mod), target=llvm, space=None, seed=0, options=SearchOptions())
+        return expected(extract(setup.context, [measure_candidate(tvm.s_tir.Schedule(mod))])[0])
+
+    taps = secs(lambda i, j: (j // 9, i // 56 + j % 9 // 3, i % 56 + j % 3))
+    rows = secs(lambda i, j: (i % 3, i % 58, j))
+    assert taps > 4 * rows
+
+
 def test_an_odd_number_of_pieces_leaves_a_core_idle(rows_of):
     even, odd = (expected(rows_of(tiled(pieces=pieces, tile=(1, 16)))) for pieces in (2, 1))
     assert even < 0.7 * odd
