@@ -46,8 +46,8 @@ def _of(leaf: Leaf) -> int:
         (leaf.addresses(buffer, indices, places), element_bytes(buffer)) for buffer, indices in leaf.touched()
     ]
     lie = all(
-        _is_line(found[[0, -2, -1]], size, extents[inside], apart=_APART if at else 1)
-        for at, (found, size) in enumerate(accesses)
+        _is_line(found[[0, -2, -1]], size, extents[inside], apart=_APART if is_loaded else 1)
+        for is_loaded, (found, size) in enumerate(accesses)  # what is stored comes first
     )
     # A sum that goes on outside of the loop leaves its results in memory between.
     stored, _ = accesses[0]
