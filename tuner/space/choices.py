@@ -24,7 +24,7 @@ _COMPARED = {
 
 def choosing_places(node: Any) -> frozenset[int]:
     """Places of the axes on which a choice depends."""
-    return places_in(node, _conditions(node))
+    return places_in(node, conditions_of(node))
 
 
 def n_parts_of(node: Any) -> int:
@@ -33,7 +33,7 @@ def n_parts_of(node: Any) -> int:
     values: dict[Any, Any] = {axis.var: 0 for axis in node.iter_vars}
     values[node.iter_vars[last].var] = np.arange(extent)
     borders = [0]
-    for part in (part for condition in _conditions(node) for part in parts_of(condition)):
+    for part in (part for condition in conditions_of(node) for part in parts_of(condition)):
         compared = _COMPARED.get(type(part).__name__)
         if compared is None or last not in places_in(node, [part]):
             continue
@@ -47,7 +47,8 @@ def n_parts_of(node: Any) -> int:
     return n_parts if part_extent >= _MIN_PART and n_parts <= _MAX_PARTS else 1
 
 
-def _conditions(node: Any) -> list[Any]:
+def conditions_of(node: Any) -> list[Any]:
+    """On which its value depends."""
     return [
         part.condition if hasattr(part, "condition") else part.args[0]
         for part in parts_of(node.body)

@@ -80,6 +80,7 @@ def tile(schedule: Any, block: Any, contraction: Contraction, plan: Plan, *, lan
             lanes=lanes,
             columns=contraction.extents[1],
             rows=square,
+            ends=contraction.extents[1] % plan.tile.columns > 0,
         )
         mark(schedule, form.tail)
     _write_stages(schedule, form, nest, plan, lanes=lanes)
