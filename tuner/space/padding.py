@@ -5,6 +5,8 @@ from typing import Any
 
 from tuner.expressions import loads_of
 from tuner.space.calls import gains_from_vectors
+from tuner.space.choices import choosing_places
+from tuner.space.registers import write_short_line
 from tuner.space.vectors import largest_divisor
 
 _SPATIAL = 0
@@ -37,7 +39,14 @@ def write_lines(schedule: Any, loops: list[Any], node: Any, *, lanes: int, enoug
     elif len(outer) > 1 and _is_of_lines(node, int(schedule.get(last).extent)):
         *outer, short = outer
         schedule.fuse(short, last)
+    elif _may_end(node):
+        write_short_line(schedule, last, lanes=lanes)
     return outer
+
+
+def _may_end(node: Any) -> bool:
+    """It is computed by vectors, and of one no lane has a condition of its own."""
+    return gains_from_vectors(node) and len(node.iter_vars) - 1 not in choosing_places(node)
 
 
 def _is_of_lines(node: Any, passed: int) -> bool:
