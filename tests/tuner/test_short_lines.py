@@ -3,6 +3,7 @@
 import pytest
 
 from tests.tuner.contractions import assert_same_numbers, computed, matmul, spaces, spaces_of_function, tvm
+from tuner.space.padding import write_lines
 from tuner.trace import canonical_text
 
 _ZEN5 = {"kind": "llvm", "mcpu": "znver5", "num-cores": 2}
@@ -56,11 +57,19 @@ def test_so_have_products_whose_rows_are_such_lines(llvm, columns, epilogue):
     assert_same_numbers(mod, llvm, seed=columns, found=found, at_most=len(found))
 
 
-def test_a_line_with_a_condition_for_each_element_is_left_alone():
+def _padded(topi, x):
+    return topi.nn.pad(x, (0, 1), (0, 2))
+
+
+def _relu(topi, x):
+    return topi.nn.relu(x)
+
+
+@pytest.mark.parametrize(("function", "columns", "expected"), [(_relu, 27, True), (_padded, 24, False)])
+def test_a_line_with_a_condition_for_each_element_is_left_alone(function, columns, expected):
     """TVM would take the vector apart, lane by lane."""
-
-    def padded(topi, x, scale):
-        return topi.multiply(topi.nn.pad(x, (0, 1), (0, 2)), scale)
-
-    for each in spaces_of_function(computed(padded, (640, 24), (27,)), _ZEN5):
-        assert _last_loops(each, "T_multiply")[0] != _VECTORIZED
+    schedule = tvm.s_tir.Schedule(computed(function, (640, columns)))
+    (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
+    write_lines(schedule, list(schedule.get_loops(block)), schedule.get(block), lanes=16)
+    kinds = [schedule.get(loop).kind for loop in schedule.get_loops(block)]
+    assert (_VECTORIZED in kinds) == expected
