@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from checks.space import named_space
 from checks.trace import check_trace
-from tests.tuner.contractions import inputs, matmul, outputs
+from tests.tuner.contractions import assert_same_numbers, inputs, matmul, outputs, spaces_of_function
 from tests.tuner.driving import open_search
 from tuner.module import canonical_module, structural_hash
+from tuner.space.registers import PEELED
 from tuner.space.row_rule import passed_through
 from tuner.target import make_target
 from tuner.trace import apply_trace, canonical_text
@@ -21,6 +22,7 @@ tvm = load_tvm()
 te = tvm.te
 
 OURS, _ = named_space("tilefarm")
+_ZEN5 = {"kind": "llvm", "mcpu": "znver5", "num-cores": 2}
 
 
 def module(build, *shapes):
@@ -202,3 +204,22 @@ def test_the_space_of_a_softmax_has_whole_rows_in_it(llvm):
     search = open_search("random", module(*SOFTMAX), llvm, space=OURS)
     candidates = search.suggest(12, round_=0).candidates
     assert sum(candidate.trace.count("SSRSSRSS") >= 4 for candidate in candidates) >= 2
+
+
+def _grouped(topi, x, scale, shift):
+    return topi.nn.group_norm(x, scale, shift, 3, 1, [2, 3], 1e-5)
+
+
+@pytest.mark.parametrize(("channels", "size"), [(15, 9), (9, 13)])
+def test_of_groups_that_end_within_a_vector_elements_lie_side_by_side(channels, size):
+    """TVM knows no remainder of a reshape for nothing, once a row's end is a condition."""
+    mod = module(_grouped, (1, channels, size, size), (channels,), (channels,))
+    written = [each for each in spaces_of_function(mod, _ZEN5) if PEELED in canonical_text(each.trace)]
+    assert written
+    target = make_target(_ZEN5)
+    lower, *_ = tvm.tirx.get_tir_pipeline("s_tir")
+    for found in written:
+        text = lower(tvm.tirx.transform.BindTarget(target.with_host(target))(found.mod)).script()
+        assert " // " not in text
+        assert " % " not in text
+    assert_same_numbers(mod, _ZEN5, seed=channels, found=written, at_most=len(written))

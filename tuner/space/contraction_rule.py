@@ -12,7 +12,7 @@ from tuner.space.contraction import Contraction, grouped_axis, needs_simplifying
 from tuner.space.dots import dots_of, write_dots
 from tuner.space.fitting_tiles import whole_tiles
 from tuner.space.gram import across
-from tuner.space.index_maps import index_map
+from tuner.space.index_maps import index_map, same_axes
 from tuner.space.offering import is_untouched, written
 from tuner.space.padding import padding_of
 from tuner.space.phase_nest import phase_nests, write_phases
@@ -314,7 +314,7 @@ def _normalised(schedule: Any, name: str) -> Any | None:
         if group is not None:
             _split_axis(result, block, *group)
         if needs_simplifying(result.get(block)):
-            _same_axes(result, block)
+            same_axes(result, block)
     except TVM_ERRORS:
         return None
     return result
@@ -334,12 +334,6 @@ def _only_moves(schedule: Any, producer: Any) -> bool:
     return is_alone and not any(
         part.source.same_as(value.source) for part in schedule.get(consumers[0]).reads
     )
-
-
-def _same_axes(schedule: Any, block: Any) -> None:
-    """A block layout that changes nothing makes TVM simplify the indices."""
-    places = range(len(schedule.get(block).iter_vars))
-    schedule.transform_block_layout(block, index_map(places, lambda v: [v[place] for place in places]))
 
 
 def _split_axis(schedule: Any, block: Any, split: int, size: int) -> None:

@@ -30,3 +30,9 @@ def fused(variables: dict[int, Any], axes: Sequence[Axis]) -> Any:
 def fusing(places: Sequence[int], parts: Sequence[Sequence[Axis]]) -> Any:
     """The IndexMap that makes one axis of each part."""
     return index_map(places, lambda variables: [fused(variables, axes) for axes in parts])
+
+
+def same_axes(schedule: Any, block: Any) -> None:
+    """A block layout that changes nothing makes TVM simplify the indices."""
+    places = range(len(schedule.get(block).iter_vars))
+    schedule.transform_block_layout(block, index_map(places, lambda v: [v[place] for place in places]))

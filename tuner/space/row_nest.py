@@ -7,7 +7,9 @@ sums beyond it (TVM 0.27). `rows_of` answers for what `merge` does not ask: that
 from collections.abc import Sequence
 from typing import Any
 
-from tuner.space.calls import has_call, may_be_vectors
+from tuner.expressions import has_division, is_load
+from tuner.space.calls import has_call, may_be_vectors, parts_of
+from tuner.space.index_maps import same_axes
 from tuner.space.marks import mark
 from tuner.space.registers import begin, fused, peel
 from tuner.space.rows import Rows, is_one_element, line_of, n_accumulators
@@ -21,6 +23,8 @@ FEW = 4
 def write_rows(schedule: Any, rows: Rows) -> None:
     """Raises what TVM raises where it cannot."""
     blocks = [schedule.get_sblock(name) for name in rows.blocks]
+    for block in blocks:
+        _simplify(schedule, block)
     parts = [_partial_results(schedule, block, rows) for block in blocks]
     nests = [each for block, before in zip(blocks, parts, strict=True) for each in (*before, block)]
     cores = _one_loop(schedule, nests, rows)
@@ -36,6 +40,17 @@ def write_rows(schedule: Any, rows: Rows) -> None:
             nests += _write_ends(schedule, before[1], block, cores)
     for each in nests:
         mark(schedule, each)
+
+
+def _simplify(schedule: Any, block: Any) -> None:
+    """While its axes are single ones TVM knows that a reshape's remainders change nothing.
+
+    Of a row that ends within a vector it does not, and each lane would be loaded by itself: eight groups of
+    13 channels of 66 x 66, normalised, took 105 µs so, and 27 simplified (Zen 5).
+    """
+    loads = [part for part in parts_of(schedule.get(block).body) if is_load(part)]
+    if any(has_division(index) for load in loads for index in load.indices):
+        same_axes(schedule, block)
 
 
 def _partial_results(schedule: Any, block: Any, rows: Rows) -> tuple[Any, ...]:
