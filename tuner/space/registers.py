@@ -73,7 +73,7 @@ def ending(schedule: Any, loop: Any, size: int, *, of_lanes: bool) -> tuple[Any,
 
 
 def write_short_line(schedule: Any, loop: Any, *, lanes: int) -> bool:
-    """Makes one vector and a lesser one, or that alone, of a line of 8 elements to two vectors; else nothing.
+    """Makes a vector and a lesser one, or that alone, of a line of 8 elements to two vectors: if it is one.
 
     LLVM would write out its elements, and make vectors across the lines that it scatters: 5120 lines of 28,
     normalised, took 42 µs so, 9.1 as vectors of 16 and of 12; of 12 21 and 7.5, of 9 18 and 7.3; of 7 7.7
