@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from tuner.addresses import UnknownError, address_of, fullest_set, value_of
-from tuner.expressions import divided_by, has_division, is_a, loads_of, places_in, summands
+from tuner.expressions import divided_by, is_a, loads_of, places_in, summands
 from tuner.space.axes import Axis, ending_with, last_long, n_steps
 from tuner.space.products import product_of
 
@@ -162,11 +162,6 @@ class Contraction:
     def turned(cls, block: Any, *, guarded: bool = False) -> Self | None:
         """With rows and columns exchanged: a vector of results is then no vector of the output."""
         return _contraction(cls, block, turn=True, guarded=guarded)
-
-
-def needs_simplifying(block: Any) -> bool:
-    """Indices hold divisions, which a block layout of the same axes makes TVM simplify."""
-    return any(has_division(index) for load in loads_of(block.body) for index in load.indices)
 
 
 def grouped_axis(block: Any) -> tuple[int, int] | None:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tuner.space.contraction import Contraction, grouped_axis, needs_simplifying
+from tuner.space.contraction import Contraction, grouped_axis
 from tuner.space.dots import dots_of, write_dots
 from tuner.space.fitting_tiles import whole_tiles
 from tuner.space.gram import across
-from tuner.space.index_maps import index_map, same_axes
+from tuner.space.index_maps import index_map, simplify_places
 from tuner.space.offering import is_untouched, written
 from tuner.space.padding import padding_of
 from tuner.space.phase_nest import phase_nests, write_phases
@@ -313,8 +313,7 @@ def _normalised(schedule: Any, name: str) -> Any | None:
         group = grouped_axis(result.get(block))
         if group is not None:
             _split_axis(result, block, *group)
-        if needs_simplifying(result.get(block)):
-            same_axes(result, block)
+        simplify_places(result, block)
     except TVM_ERRORS:
         return None
     return result

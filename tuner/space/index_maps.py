@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tuner.expressions import has_division, is_load
 from tuner.space.axes import Axis
+from tuner.space.calls import parts_of
 
 #: Final indices from a variable per iterator, by place.
 Final = Callable[[dict[int, Any]], list[Any]]
@@ -32,7 +34,10 @@ def fusing(places: Sequence[int], parts: Sequence[Sequence[Axis]]) -> Any:
     return index_map(places, lambda variables: [fused(variables, axes) for axes in parts])
 
 
-def same_axes(schedule: Any, block: Any) -> None:
-    """A block layout that changes nothing makes TVM simplify the indices."""
-    places = range(len(schedule.get(block).iter_vars))
-    schedule.transform_block_layout(block, index_map(places, lambda v: [v[place] for place in places]))
+def simplify_places(schedule: Any, block: Any) -> None:
+    """Of a block whose loads divide iterators: a layout of the same axes makes TVM simplify their indices."""
+    node = schedule.get(block)
+    loads = [part for part in parts_of(node.body) if is_load(part)]
+    if any(has_division(index) for load in loads for index in load.indices):
+        places = range(len(node.iter_vars))
+        schedule.transform_block_layout(block, index_map(places, lambda v: [v[place] for place in places]))

@@ -7,9 +7,8 @@ sums beyond it (TVM 0.27). `rows_of` answers for what `merge` does not ask: that
 from collections.abc import Sequence
 from typing import Any
 
-from tuner.expressions import has_division, is_load
-from tuner.space.calls import has_call, may_be_vectors, parts_of
-from tuner.space.index_maps import same_axes
+from tuner.space.calls import has_call, may_be_vectors
+from tuner.space.index_maps import simplify_places
 from tuner.space.marks import mark
 from tuner.space.registers import begin, fused, peel
 from tuner.space.rows import Rows, is_one_element, line_of, n_accumulators
@@ -23,8 +22,10 @@ FEW = 4
 def write_rows(schedule: Any, rows: Rows) -> None:
     """Raises what TVM raises where it cannot."""
     blocks = [schedule.get_sblock(name) for name in rows.blocks]
+    # Of a row that ends within a vector TVM does not see that a reshape's remainders change nothing, and each
+    # lane is loaded by itself: eight groups of 13 channels of 66 x 66 took 105 µs so, since 27 (Zen 5).
     for block in blocks:
-        _simplify(schedule, block)
+        simplify_places(schedule, block)
     parts = [_partial_results(schedule, block, rows) for block in blocks]
     nests = [each for block, before in zip(blocks, parts, strict=True) for each in (*before, block)]
     cores = _one_loop(schedule, nests, rows)
@@ -40,17 +41,6 @@ def write_rows(schedule: Any, rows: Rows) -> None:
             nests += _write_ends(schedule, before[1], block, cores)
     for each in nests:
         mark(schedule, each)
-
-
-def _simplify(schedule: Any, block: Any) -> None:
-    """While its axes are single ones TVM knows that a reshape's remainders change nothing.
-
-    Of a row that ends within a vector it does not, and each lane would be loaded by itself: eight groups of
-    13 channels of 66 x 66, normalised, took 105 µs so, and 27 simplified (Zen 5).
-    """
-    loads = [part for part in parts_of(schedule.get(block).body) if is_load(part)]
-    if any(has_division(index) for load in loads for index in load.indices):
-        same_axes(schedule, block)
 
 
 def _partial_results(schedule: Any, block: Any, rows: Rows) -> tuple[Any, ...]:
